@@ -1,0 +1,1 @@
+"""What every stage stands on: processes, downloads, files, the console, the workspace, the run record."""

@@ -1,0 +1,90 @@
+"""Files that are published whole or not at all, and hashes of files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sglforge.base.ids import Sha256
+
+
+def sha256_file(path: Path) -> Sha256:
+    """Return the sha256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return Sha256(hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def canonical_json(value: object) -> str:
+    """Return JSON with sorted keys and no spaces: the same value gives the same text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: object) -> Sha256:
+    """Return the sha256 of a value's canonical JSON."""
+    return Sha256(hashlib.sha256(canonical_json(value).encode()).hexdigest())
+
+
+def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Write a file under a temporary name beside it, then rename it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _temporary_beside(path) as draft:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a value as indented JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def publish_directory(final: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes ``final`` when the block ends well.
+
+    If ``final`` appeared meanwhile (another run was faster), the new folder is dropped: both were made from
+    the same key. A block that raises leaves nothing behind.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with _temporary_beside(final) as draft:
+        draft.mkdir()
+        yield draft
+        try:
+            draft.rename(final)
+        except OSError:
+            if not final.is_dir():
+                raise
+
+
+def remove(path: Path) -> None:
+    """Remove a file, link or folder; a missing one is fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def replace_link(link: Path, target: Path) -> None:
+    """Point a symbolic link at a target in one step."""
+    with _temporary_beside(link) as draft:
+        draft.symlink_to(target)
+        draft.replace(link)
+
+
+@contextmanager
+def _temporary_beside(path: Path) -> Iterator[Path]:
+    draft = path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        yield draft
+    finally:
+        if draft.exists() or draft.is_symlink():
+            remove(draft)

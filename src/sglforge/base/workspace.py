@@ -1,0 +1,60 @@
+"""Where sglforge keeps what it makes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """The folder that holds sources, store, environments and run records; nothing else is written to."""
+
+    root: Path
+
+    @property
+    def sources(self) -> Path:
+        """Fetched archives: ``sources/<sha256>/<file name>``."""
+        return self.root / "sources"
+
+    @property
+    def store(self) -> Path:
+        """Built wheels with their provenance: ``store/<build key>/``."""
+        return self.root / "store"
+
+    @property
+    def environments(self) -> Path:
+        """Environments: ``environments/<environment key>/`` and links by name."""
+        return self.root / "environments"
+
+    @property
+    def runs(self) -> Path:
+        """Run records: ``runs/<id>/``."""
+        return self.root / "runs"
+
+    @property
+    def verdicts(self) -> Path:
+        """Stored smoke verdicts: ``verdicts/<digest of receipt, profile, host>.json``."""
+        return self.root / "verdicts"
+
+    @property
+    def locks(self) -> Path:
+        """Lock files that keep two runs apart."""
+        return self.root / "locks"
+
+    @property
+    def scratch(self) -> Path:
+        """Working folders of steps that run now; emptied by the run that made them."""
+        return self.root / "scratch"
+
+
+def locate(explicit: Path | None) -> Workspace:
+    """Return the given folder, else ``$SGLFORGE_HOME``, else the platform's user data folder."""
+    if explicit is not None:
+        return Workspace(root=explicit.expanduser().absolute())
+    if configured := os.environ.get("SGLFORGE_HOME"):
+        return Workspace(root=Path(configured).expanduser().absolute())
+    import platformdirs
+
+    return Workspace(root=platformdirs.user_data_path("sglforge"))

@@ -1,0 +1,124 @@
+"""base.proc: real processes, their groups, their logs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sglforge.base import proc
+
+PYTHON = sys.executable
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in {"Z", "X"}
+
+
+def test_returns_what_was_said_and_how_it_ended() -> None:
+    done = proc.run([PYTHON, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"], check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_a_bad_end_is_an_error_with_the_tail_of_the_output() -> None:
+    with pytest.raises(proc.ProcessError) as caught:
+        proc.run([PYTHON, "-c", "import sys; [print(i) for i in range(50)]; sys.exit(1)"])
+    assert caught.value.code == "process-failed"
+    assert caught.value.context["output"].splitlines()[-1] == "49"
+    assert len(caught.value.context["output"].splitlines()) == proc.TAIL_LINES
+
+
+def test_a_signal_is_named() -> None:
+    with pytest.raises(proc.ProcessError, match="signal 9"):
+        proc.run([PYTHON, "-c", "import os; os.kill(os.getpid(), 9)"])
+
+
+@pytest.mark.parametrize("program", ["no-such-program-anywhere", "/etc/passwd", "/etc/passwd/x"])
+def test_a_program_that_cannot_run_is_named(program: str) -> None:
+    with pytest.raises(proc.ProcessError) as caught:
+        proc.run([program])
+    assert caught.value.code == "program-missing"
+    assert program in caught.value.message
+
+
+def test_stdin_reaches_the_program() -> None:
+    assert proc.run(["cat"], stdin="hello").stdout == "hello"
+
+
+def test_without_stdin_a_reader_sees_the_end_at_once() -> None:
+    assert proc.run(["cat"], timeout_s=10).stdout == ""
+
+
+def test_a_log_gets_command_and_output_and_only_this_run_is_returned(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "x.log"
+    first = proc.run(["echo", "one"], log=log)
+    second = proc.run(["echo", "two words"], log=log)
+    assert (first.stdout, second.stdout) == ("one\n", "two words\n")
+    assert log.read_text() == "$ echo one\none\n$ echo 'two words'\ntwo words\n"
+
+
+def test_a_timeout_ends_grandchildren_too(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {pid_file}; wait"
+    with pytest.raises(proc.ProcessError) as caught:
+        proc.run(["sh", "-c", script], timeout_s=1)
+    assert caught.value.code == "process-timeout"
+    assert not alive(int(pid_file.read_text()))
+
+
+def test_the_environment_is_replaced_whole() -> None:
+    assert proc.run(["env"], env={"PATH": os.environ["PATH"], "ONLY": "this"}).stdout.count("=") == 2
+
+
+def test_a_service_is_stopped_with_all_it_started(tmp_path: Path) -> None:
+    service = proc.spawn(["sh", "-c", "sleep 60 & sleep 60 & wait"], log=tmp_path / "log")
+    deadline = time.monotonic() + 10
+    while len(service.members()) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    members = service.members()
+    assert service.pid in members
+    assert len(members) == 3
+    assert service.stop(grace_s=5)
+    assert not any(alive(pid) for pid in members)
+    assert service.members() == []
+
+
+def test_a_service_that_ignores_the_request_is_killed_and_that_is_said(tmp_path: Path) -> None:
+    script = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    )
+    log = tmp_path / "log"
+    service = proc.spawn([PYTHON, "-c", script], log=log)
+    deadline = time.monotonic() + 10
+    while "up" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not service.stop(grace_s=0.3)
+    assert service.poll() == -9
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_service_ends_when_who_started_it_dies(tmp_path: Path, number: signal.Signals) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from sglforge.base import proc\n"
+        "service = proc.spawn(['sh', '-c', 'sleep 60 & sleep 60 & wait'], log=Path(sys.argv[1]))\n"
+        "while len(service.members()) < 3: time.sleep(0.02)\n"
+        "print(*service.members(), flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([PYTHON, "-c", script, str(tmp_path / "log")], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        members = [int(word) for word in parent.stdout.readline().split()]
+        assert len(members) == 3
+        parent.send_signal(number)
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in members) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(alive(pid) for pid in members)
