@@ -1,0 +1,185 @@
+"""Check what no single file can say: names that lead to other files, folders, requirements."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sglforge.base.toml import KeyPath
+from sglforge.config.model import (
+    PackageRecipe,
+    PathSource,
+    Profile,
+    Stack,
+    StackEnvironment,
+    StackPackage,
+    Target,
+)
+from sglforge.config.shelf import N, Shelf, Written
+from sglforge.config.suggest import UNKNOWN, hint
+from sglforge.errors import Finding
+
+CATALOG_PREFIX = "catalog:"
+"""A model that is a folder of the catalog: ``catalog:models/tiny-llama``."""
+
+# the common forms, so that packaging is imported for unusual ones only
+_CLAUSE = r"(?:==|>=|<=|~=|!=|>|<)\s*[0-9][0-9a-zA-Z.]*(?:\.\*)?"
+_PLAIN_REQUIREMENT = re.compile(rf"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:{_CLAUSE}(?:\s*,\s*{_CLAUSE})*)?")
+
+
+def check_packages(packages: Shelf[PackageRecipe]) -> Iterator[Finding]:
+    """Yield the faults of package recipes."""
+    for written in packages:
+        yield from _requirements(written, written.model.build_requires, ("build-requires",))
+
+
+def check_targets(targets: Shelf[Target], stacks: Shelf[Stack]) -> Iterator[Finding]:
+    """Yield the faults of targets."""
+    for written in targets:
+        target = written.model
+        if target.default_stack is not None:
+            yield from _known(written, target.default_stack, stacks, ("default-stack",))
+        if target.kind == "cuda" and not target.arch_list:
+            yield written.fault(
+                "missing-key",
+                (),
+                "a target of kind cuda lacks the key `arch-list`",
+                hint='arch-list: GPU architectures, as the compiler spells them: ["12.0f"]',
+            )
+
+
+def check_stacks(
+    root: Path,
+    stacks: Shelf[Stack],
+    *,
+    packages: Shelf[PackageRecipe],
+    targets: Shelf[Target],
+    profiles: Shelf[Profile],
+) -> Iterator[Finding]:
+    """Yield the faults of stacks."""
+    for written in stacks:
+        for name, package in written.model.packages.items():
+            key: KeyPath = ("packages", name)
+            yield from _known(written, name, packages, key)
+            yield from _package(root, written, package, key, packages.written.get(name))
+            for index, target in enumerate(package.targets):
+                yield from _known(written, target, targets, (*key, "targets", index))
+        for name, environment in written.model.environments.items():
+            key = ("environments", name)
+            yield from _known(written, name, targets, key)
+            yield from _environment(written, environment, key, name, profiles)
+
+
+def check_profiles(profiles: Shelf[Profile], targets: Shelf[Target]) -> Iterator[Finding]:
+    """Yield the faults of profiles."""
+    for written in profiles:
+        profile = written.model
+        yield from _known(written, profile.target, targets, ("target",))
+        if profile.smoke:
+            try:
+                json.loads(profile.smoke.json_schema)
+            except ValueError as error:
+                yield written.fault(
+                    "invalid-value",
+                    ("smoke", "json-schema"),
+                    f"`smoke.json-schema` is not JSON: {error}",
+                    hint="write the schema as JSON text, in ''' quotes",
+                )
+
+
+def _package(
+    root: Path,
+    written: Written[Stack],
+    package: StackPackage,
+    key: KeyPath,
+    recipe: Written[PackageRecipe] | None,
+) -> Iterator[Finding]:
+    source = package.source
+    if isinstance(source, PathSource):
+        yield from _folder(root, written, source.path, (*key, "source", "path"))
+    if recipe and source.kind in {"sdist", "path"} and not recipe.model.build_requires:
+        yield recipe.fault(
+            "missing-key",
+            (),
+            f"stack `{written.model.name}` builds it from source, the recipe lacks `build-requires`",
+            hint='build-requires: requirements of the build environment, such as ["hatchling"]',
+        )
+
+
+def _environment(
+    written: Written[Stack],
+    environment: StackEnvironment,
+    key: KeyPath,
+    target: str,
+    profiles: Shelf[Profile],
+) -> Iterator[Finding]:
+    if len(set(environment.pythons)) < len(environment.pythons):
+        yield written.fault(
+            "invalid-value",
+            (*key, "pythons"),
+            f"`pythons` of environment `{target}` names a Python twice",
+            hint="name each Python minor once, the preferred one first",
+        )
+    yield from _requirements(written, environment.requirements, (*key, "requirements"))
+    if environment.smoke_profile is None:
+        return
+    place = (*key, "smoke-profile")
+    yield from _known(written, environment.smoke_profile, profiles, place)
+    profile = profiles.written.get(environment.smoke_profile)
+    if profile and profile.model.target != target:
+        yield written.fault(
+            "invalid-value",
+            place,
+            f"profile `{profile.model.name}` is for target `{profile.model.target}`, not for `{target}`",
+            hint=f"name a profile whose target is `{target}`",
+        )
+
+
+def _requirements(written: Written[N], requirements: list[str], key: KeyPath) -> Iterator[Finding]:
+    for index, text in enumerate(requirements):
+        place = (*key, index)
+        if plain := _PLAIN_REQUIREMENT.fullmatch(text):
+            name = plain[1]
+        else:
+            from packaging.requirements import InvalidRequirement, Requirement
+
+            try:
+                name = Requirement(text).name
+            except InvalidRequirement as error:
+                yield written.fault(
+                    "bad-requirement",
+                    place,
+                    f"{text!r} is not a requirement: {str(error).splitlines()[0]}",
+                    hint='write it as PEP 508 says: "name", "name==1.2" or "name[extra]>=1,<2"',
+                )
+                continue
+        if key[-1] == "requirements" and name.lower() == "torch":
+            yield written.fault(
+                "invalid-value",
+                place,
+                "torch among the requirements: it is installed first and never resolved",
+                hint="say its version and variant in the environment's `torch`",
+            )
+
+
+def _known(
+    written: Written[N],
+    name: str,
+    shelf: Shelf[PackageRecipe] | Shelf[Target] | Shelf[Stack] | Shelf[Profile],
+    key: KeyPath,
+) -> Iterator[Finding]:
+    if name not in shelf.names:
+        yield written.fault(
+            UNKNOWN[shelf.kind], key, f"there is no {shelf.kind} `{name}`", hint=hint(name, shelf.names)
+        )
+
+
+def _folder(root: Path, written: Written[N], path: str, key: KeyPath) -> Iterator[Finding]:
+    folder = root / path
+    if not folder.is_dir():
+        beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        yield written.fault(
+            "folder-missing", key, f"there is no folder {path} in the catalog", hint=hint(folder.name, beside)
+        )

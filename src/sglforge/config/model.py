@@ -1,0 +1,268 @@
+"""The models of recipes, targets, stacks and profiles.
+
+pydantic stays in this layer: strict, unknown keys forbidden, kebab-case in files. The descriptions are the
+reference: the JSON schemas and the reference pages are generated from them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NAME = r"^[a-z0-9]+(?:[.-][a-z0-9]+)*$"
+SHA256 = r"^[0-9a-f]{64}$"
+MINOR = r"^3\.[0-9]+$"
+VERSION = r"^[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?$"
+MODULE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+GLIBC = r"^2\.[0-9]+$"
+VARIANT = r"^[a-z0-9]+$"
+CAPABILITY = r"^[0-9]+\.[0-9]$"
+FOLDER = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
+QUALIFIED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.(?:<locals>\.)?[A-Za-z_][A-Za-z0-9_]*)*$"
+DOTTED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*$"
+
+PATTERNS = {
+    NAME: "lower-case letters and digits, with single hyphens or dots between them",
+    SHA256: "64 lower-case hexadecimal digits",
+    MINOR: "a Python minor such as 3.12",
+    VERSION: "an exact version such as 0.5.23 or 0.4.6.post1, without a local part",
+    MODULE: "a Python module name",
+    GLIBC: "a version of the GNU C library such as 2.34",
+    VARIANT: "lower-case letters and digits, such as cpu or cu130",
+    CAPABILITY: "a compute capability such as 12.0",
+    QUALIFIED_NAME: "a qualified name such as Worker.__init__ or outer.<locals>.inner",
+    DOTTED_NAME: "a dotted name such as self.draft_worker",
+    FOLDER: "a relative path whose parts begin with a letter, a digit or _",
+}
+"""What each pattern means, in a person's words."""
+
+Name = Annotated[str, Field(pattern=NAME, max_length=64)]
+HexSha256 = Annotated[str, Field(pattern=SHA256)]
+PythonMinor = Annotated[str, Field(pattern=MINOR)]
+Version = Annotated[str, Field(pattern=VERSION)]
+Folder = Annotated[str, Field(pattern=FOLDER)]
+
+BuildMethod = Literal["repack", "pep517"]
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class FileModel(BaseModel):
+    """The base of everything that is read from TOML."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=True)
+
+
+class WheelSource(FileModel):
+    """A released wheel: taken apart, patched and packed again, never called a source build."""
+
+    kind: Annotated[Literal["wheel"], Field(description="a released wheel")]
+    project: Annotated[str, Field(description="project name on the package index", min_length=1)]
+    version: Annotated[Version, Field(description="exact version")]
+
+    @property
+    def method(self) -> BuildMethod:
+        """How a package is built from this kind of source."""
+        return "repack"
+
+
+class SdistSource(FileModel):
+    """A released source archive, built through its PEP 517 backend."""
+
+    kind: Annotated[Literal["sdist"], Field(description="a released source archive")]
+    project: Annotated[str, Field(description="project name on the package index", min_length=1)]
+    version: Annotated[Version, Field(description="exact version")]
+
+    @property
+    def method(self) -> BuildMethod:
+        """How a package is built from this kind of source."""
+        return "pep517"
+
+
+class PathSource(FileModel):
+    """A folder of the catalog, built through its PEP 517 backend."""
+
+    kind: Annotated[Literal["path"], Field(description="a folder of the catalog")]
+    path: Annotated[Folder, Field(description="the folder, relative to the catalog's root")]
+
+    @property
+    def method(self) -> BuildMethod:
+        """How a package is built from this kind of source."""
+        return "pep517"
+
+
+class GitSource(FileModel):
+    """A git repository at a ref."""
+
+    kind: Annotated[Literal["git"], Field(description="a git repository")]
+    url: Annotated[str, Field(description="what `git clone` takes", min_length=1)]
+    ref: Annotated[str, Field(description="branch, tag or commit; the lock pins the commit", min_length=1)]
+    subdirectory: Annotated[
+        Folder | None, Field(description="folder that holds the package; left out: the repository's root")
+    ] = None
+    source_paths: Annotated[
+        list[Folder], Field(description="folders that the build sees; nothing else decides the build key")
+    ] = []
+
+    @property
+    def method(self) -> BuildMethod:
+        """How a package is built from this kind of source."""
+        return "pep517"
+
+
+Source = Annotated[WheelSource | SdistSource | PathSource | GitSource, Field(discriminator="kind")]
+
+
+class PackageRecipe(FileModel):
+    """How one package is built (`recipes/packages/<name>.toml`).
+
+    The kind of source that a stack names decides the way: a wheel is re-packed, everything else is built
+    through its PEP 517 backend.
+    """
+
+    name: Annotated[Name, Field(description="name of the package, equal to the file's name")]
+    description: Annotated[str, Field(description="one sentence: what the package is")]
+    import_name: Annotated[str, Field(description="module that the wheel provides", pattern=MODULE)]
+    build_requires: Annotated[
+        list[str],
+        Field(description="source builds: PEP 508 requirements of the build environment; the lock pins them"),
+    ] = []
+    exclude: Annotated[
+        dict[str, str],
+        Field(description="re-packed wheels: globs of files that are left out, each with its reason"),
+    ] = {}
+    toolchain: Annotated[
+        list[Literal["python-abi", "glibc", "host-compiler", "nvcc", "torch"]],
+        Field(description="parts of the toolchain that decide what is built; they enter the build key"),
+    ] = []
+    waits_for: Annotated[
+        str | None,
+        Field(description="what must arrive before it can be built from source; planning works without"),
+    ] = None
+
+
+class Target(FileModel):
+    """What is built for and served on (`recipes/targets/<name>.toml`)."""
+
+    name: Annotated[Name, Field(description="name of the target, equal to the file's name")]
+    description: Annotated[str, Field(description="one sentence: which machines this is")]
+    kind: Annotated[Literal["cpu", "cuda"], Field(description="what serves: the CPU, or NVIDIA GPUs")]
+    default_stack: Annotated[Name | None, Field(description="stack that is used when none is named")] = None
+    arch_list: Annotated[list[str], Field(description="GPU architectures, as the compiler spells them: `12.0f`")] = []
+    compute_capability: Annotated[
+        Annotated[str, Field(pattern=CAPABILITY)] | None,
+        Field(description="of the GPUs that it serves on: `12.0`"),
+    ] = None
+    min_cores: Annotated[int, Field(description="fewest usable cores", ge=1)] = 1
+    min_memory_gib: Annotated[float, Field(description="least memory that a build and smoke need, in GiB", gt=0)] = 1.0
+    min_disk_gib: Annotated[float, Field(description="least free disk for the workspace, in GiB", gt=0)] = 1.0
+    min_glibc: Annotated[
+        Annotated[str, Field(pattern=GLIBC)] | None,
+        Field(description="oldest GNU C library that the target's released wheels run on: `2.34`"),
+    ] = None
+    waits_for: Annotated[
+        str | None, Field(description="what must arrive before it can be built; planning works without")
+    ] = None
+
+
+class TorchPin(FileModel):
+    """The torch of an environment: installed first, never replaced."""
+
+    version: Annotated[Version, Field(description="exact version without its local part")]
+    variant: Annotated[str, Field(description="local version that names the build: `cpu`, `cu130`", pattern=VARIANT)]
+
+
+class StackPackage(FileModel):
+    """One package of a stack: where its source comes from, and for which targets."""
+
+    source: Annotated[Source, Field(description="where the package comes from")]
+    targets: Annotated[list[Name], Field(description="targets that need it; empty: all")] = []
+
+
+class StackEnvironment(FileModel):
+    """What is installed beside the built packages on one target."""
+
+    torch: Annotated[TorchPin, Field(description="the torch that everything stands on")]
+    pythons: Annotated[
+        list[PythonMinor],
+        Field(description="Python minors that are locked, the preferred one first", min_length=1),
+    ]
+    requirements: Annotated[
+        list[str], Field(description="PEP 508 requirements, without torch; the lock pins and hashes them")
+    ] = []
+    relaxed: Annotated[
+        dict[str, str],
+        Field(description="distributions that built packages ask for and do not get, each with its reason"),
+    ] = {}
+    smoke_profile: Annotated[Name | None, Field(description="profile that proves this environment")] = None
+
+
+class Stack(FileModel):
+    """Which sources go together (`recipes/stacks/<name>.toml`)."""
+
+    name: Annotated[Name, Field(description="name of the stack, equal to the file's name")]
+    description: Annotated[str, Field(description="one sentence: what this set is for")]
+    packages: Annotated[
+        dict[Name, StackPackage],
+        Field(description="packages by the name of their recipe, in build order", min_length=1),
+    ]
+    environments: Annotated[dict[Name, StackEnvironment], Field(description="environments by target", min_length=1)]
+
+
+class Speculation(FileModel):
+    """Speculative decoding with a draft."""
+
+    algorithm: Annotated[
+        Literal["EAGLE", "EAGLE3", "STANDALONE", "NGRAM"], Field(description="SGLang's name of the algorithm")
+    ]
+    draft_model: Annotated[str | None, Field(description="hub id or folder, written as `model` is; NGRAM has none")] = (
+        None
+    )
+    num_steps: Annotated[int, Field(description="draft steps before each verification", ge=1)] = 3
+    eagle_topk: Annotated[int, Field(description="branches of the draft tree at each step", ge=1)] = 1
+    num_draft_tokens: Annotated[int, Field(description="tokens that one verification sees", ge=1)] = 4
+
+
+class FactProbe(FileModel):
+    """A prompt and what its greedy continuation must contain."""
+
+    prompt: Annotated[str, Field(description="text that the server continues", min_length=1)]
+    contains: Annotated[str, Field(description="text that the continuation must contain", min_length=1)]
+
+
+class SmokeExpectations(FileModel):
+    """What smoke knows about a profile's model."""
+
+    facts: Annotated[list[FactProbe], Field(description="questions that the model answers right")] = []
+    long_prompt: Annotated[str, Field(description="prompt of a greedy continuation of 200 and more tokens")]
+    json_prompt: Annotated[str, Field(description="prompt that is answered under the JSON schema")]
+    json_schema: Annotated[str, Field(description="JSON schema, as JSON text")]
+
+
+class Profile(FileModel):
+    """How a model is launched (`recipes/profiles/<name>.toml`)."""
+
+    name: Annotated[Name, Field(description="name of the profile, equal to the file's name")]
+    description: Annotated[str, Field(description="one sentence: what is served")]
+    target: Annotated[Name, Field(description="target that it runs on")]
+    model: Annotated[
+        str,
+        Field(description="hub id or folder; `catalog:models/x` is a folder of the catalog", min_length=1),
+    ]
+    served_model_name: Annotated[str | None, Field(description="model name in the server's API")] = None
+    host: Annotated[str, Field(description="address that the server listens on")] = "127.0.0.1"
+    port: Annotated[int, Field(description="port that the server listens on", ge=1, le=65535)] = 30000
+    flags: Annotated[
+        dict[str, str | int | float | bool | list[str]],
+        Field(description="server options without dashes; true is a bare option, false leaves it out"),
+    ] = {}
+    environment: Annotated[dict[str, str], Field(description="environment variables of the server")] = {}
+    speculation: Annotated[Speculation | None, Field(description="speculative decoding; left out: none")] = None
+    start_timeout_s: Annotated[float, Field(description="longest wait until the server is ready, in seconds", gt=0)] = (
+        600.0
+    )
+    request_timeout_s: Annotated[float, Field(description="longest wait for one answer, in seconds", gt=0)] = 60.0
+    smoke: Annotated[SmokeExpectations | None, Field(description="what smoke asks this model")] = None
