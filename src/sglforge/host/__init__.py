@@ -1,0 +1,1 @@
+"""What this machine is: facts, their judgement, the toolchain, pip's configuration."""

@@ -1,0 +1,31 @@
+"""The fingerprint has every part that a recipe may name."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from sglforge.config.model import PackageRecipe
+from sglforge.host.facts import Cuda, HostFacts
+from sglforge.host.toolchain import fingerprint
+
+FACTS = HostFacts(python="3.12.3", glibc="2.39", gcc="13.3.0", cuda=Cuda(nvcc="13.0.88"))
+
+
+def test_every_part_of_a_recipe_is_there() -> None:
+    (part,) = get_args(PackageRecipe.model_fields["toolchain"].annotation)
+    assert set(fingerprint(FACTS)) == set(get_args(part))
+
+
+def test_the_parts_are_those_that_change_a_build() -> None:
+    assert fingerprint(FACTS) == {
+        "python-abi": "cp312",
+        "glibc": "2.39",
+        "host-compiler": "gcc 13",
+        "nvcc": "13.0.88",
+        "torch": "unknown",
+    }
+
+
+def test_absent_is_told_from_unknown() -> None:
+    assert fingerprint(HostFacts(absent=("nvcc",)))["nvcc"] == "absent"
+    assert fingerprint(HostFacts())["nvcc"] == "unknown"
