@@ -1,0 +1,147 @@
+"""Fetch the archive that a lock names: as a file, verified, without running anything of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sglforge.base.download import Progress, download
+from sglforge.base.files import remove, sha256_file
+from sglforge.base.ids import Sha256
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.workspace import Workspace
+from sglforge.config.lockfile import LockedFile, LockedSource
+from sglforge.errors import FetchError, LockError
+from sglforge.sources.index import search
+from sglforge.sources.model import IndexFile, SourceArchive
+
+
+def fetch(
+    locked: LockedSource,
+    *,
+    package: str,
+    python_minor: str,
+    locations: IndexLocations,
+    workspace: Workspace,
+    offline: bool = False,
+    progress: Progress | None = None,
+    lock: Path | None = None,
+) -> SourceArchive:
+    """Return the locked archive of a package for one Python; fetch it into ``sources/<sha256>/`` when absent.
+
+    What is there is verified before it is used, what comes is verified before it is kept. Offline, indexes on
+    the network are not asked; folders on this machine are.
+
+    Args:
+        locked: The source as the lock has it.
+        package: Its name in the recipes.
+        python_minor: The Python that it is for, ``3.11``.
+        locations: Where files may come from.
+        workspace: Where they are kept.
+        offline: Whether the network may not be used.
+        progress: Told the bytes of a download so far and in total.
+        lock: The lock's path, for messages that say where an expectation is written.
+
+    Raises LockError ``no-file-for-python``; FetchError ``offline-missing``, ``not-on-index``,
+    ``hash-mismatch`` and those of :func:`sglforge.base.download.download`.
+    """
+    wanted = choose(locked, python_minor)
+    sha256 = Sha256(wanted.sha256)
+    path = workspace.sources / sha256 / wanted.name
+    archive = SourceArchive(package=package, path=path, sha256=sha256)
+    if path.is_file():
+        if sha256_file(path) == sha256:
+            return archive
+        remove(path)  # damaged on this disk: what cannot be used is fetched again
+    failures: list[FetchError] = []
+    offers = search(locations, locked.project, locked.version, offline=offline)
+    while file := _next(offers, wanted, failures):
+        if file.sha256 not in {None, sha256}:
+            failures.append(_other_file(wanted, file))
+            continue
+        try:
+            download(
+                file.url,
+                path,
+                sha256=sha256,
+                ca_bundle=locations.ca_bundle,
+                trusted_hosts=locations.trusted_hosts,
+                progress=progress,
+            )
+        except FetchError as error:
+            if error.code in {"disk-full", "not-writable"}:
+                raise
+            failures.append(error)
+        else:
+            return archive
+    raise _summary(failures or [_not_offered(locked, wanted, offline=offline)], wanted, lock)
+
+
+def choose(locked: LockedSource, python_minor: str) -> LockedFile:
+    """Return the file of a locked source that fits a Python on this machine: the sdist, or the best wheel.
+
+    Raises LockError ``no-file-for-python``.
+    """
+    from sglforge.sources.tags import rank, supported_tags
+
+    if locked.kind == "sdist":
+        fitting = [(0, file) for file in locked.files if not file.name.endswith(".whl")]
+    else:
+        supported = supported_tags(python_minor)
+        places = [(rank(file.name, supported), file) for file in locked.files]
+        fitting = [(place, file) for place, file in places if place is not None]
+    if not fitting:
+        raise LockError(
+            code="no-file-for-python",
+            message=(
+                f"the lock has no {locked.kind} of {locked.project} {locked.version} "
+                f"that fits Python {python_minor} on this machine"
+            ),
+            context={"locked": ", ".join(file.name for file in locked.files) or "nothing"},
+            hint="use a Python that the lock has a file for (--python), or lock again on a machine like this",
+        )
+    return min(fitting, key=lambda entry: entry[0])[1]
+
+
+def _next(offers: Iterator[IndexFile], wanted: LockedFile, failures: list[FetchError]) -> IndexFile | None:
+    """Return the next offer of the wanted file; None at the end, with what the search could not do noted."""
+    try:
+        return next((file for file in offers if file.name == wanted.name), None)
+    except FetchError as error:
+        failures.append(error)
+        return None
+
+
+def _other_file(wanted: LockedFile, file: IndexFile) -> FetchError:
+    return FetchError(
+        code="hash-mismatch",
+        message=f"an index offers another {wanted.name} than the lock accepts; it was not fetched",
+        context={"expected sha256": wanted.sha256, "got sha256": file.sha256 or ""},
+        hint="compare with another index; `nox -s lock` accepts the new file, if it is meant",
+    )
+
+
+def _not_offered(locked: LockedSource, wanted: LockedFile, *, offline: bool) -> FetchError:
+    if offline:
+        return FetchError(
+            code="offline-missing",
+            message=f"{wanted.name} was never fetched",
+            hint="run `sglforge fetch` once with a network",
+        )
+    return FetchError(
+        code="not-on-index",
+        message=f"{locked.project} {locked.version} is offered, but not the locked file {wanted.name}",
+        hint="the index lacks it or it was withdrawn: name another index, or lock again (`nox -s lock`)",
+    )
+
+
+def _summary(failures: list[FetchError], wanted: LockedFile, lock: Path | None) -> FetchError:
+    """Return the first failure, with the others beside it and the line of the lock that was not met."""
+    error = failures[0]
+    if others := [other.message for other in failures[1:]]:
+        error.context = {**error.context, "also": "; ".join(others)}
+    if error.code == "hash-mismatch" and lock and lock.is_file():
+        lines = lock.read_text(encoding="utf-8").splitlines()
+        number = next((n for n, line in enumerate(lines, start=1) if wanted.sha256 in line), 1)
+        error.where = f"{lock}:{number}"
+    return error
