@@ -1,0 +1,304 @@
+"""Edits of Python files: a text, an edit and its payload give the edited text."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sglforge.base.ids import Sha256
+from sglforge.errors import PatchError
+from sglforge.patches.anchors import Definition, Spot, Suite, find, find_statement, inner_suites
+from sglforge.patches.faults import corrupt, drifted
+from sglforge.patches.layout import Layout, lay_out
+from sglforge.patches.model import BodyEdit, ClassAttributeEdit, InsertEdit, PythonEdit, ReplaceEdit
+from sglforge.patches.payload import Code, Payload, understand
+from sglforge.patches.pytext import PythonText, Region
+
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What an edit does to a text.
+
+    ``regions`` are the stretches that it replaces. Afterwards the statements of ``suite`` are the old ones,
+    with ``statements`` in the place of ``removed`` of them from ``index`` on.
+    """
+
+    regions: tuple[Region, ...]
+    suite: Suite
+    index: int
+    removed: int
+    statements: tuple[ast.stmt, ...]
+
+
+def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> PythonText:
+    """Return the edited text; every byte outside the regions of the edit is the one it was.
+
+    Raises PatchError ``patch-drifted``, ``patch-anchor-ambiguous``, ``patch-already-there``,
+    ``patch-corrupt``, ``patch-no-effect``, ``patch-does-not-compile`` and ``patch-misplaced``.
+    """
+    code = understand(payload)
+    change = _change(source, edit, code)
+    try:
+        after = source.replaced(change.regions)
+    except (SyntaxError, ValueError) as error:
+        raise PatchError(
+            code="patch-does-not-compile",
+            message=f"{edit.file} is no Python any more with {payload.where}: {error}",
+            hint="the payload does not fit the place that it goes to",
+        ) from error
+    if not _is_in_place(source, after, change):
+        raise PatchError(
+            code="patch-misplaced",
+            message=f"with {payload.where}, {edit.file} parses as something else than the edit says",
+            hint="the payload changes what the statements around it belong to",
+        )
+    return after
+
+
+def is_there(source: PythonText, edit: PythonEdit, payload: Payload) -> bool:
+    """Tell whether a text holds an edit's payload inside its anchored object."""
+    try:
+        return _run(source.module, edit, understand(payload).statements) is not None
+    except PatchError:
+        return False
+
+
+def text_digest(text: str) -> Sha256:
+    """Return the digest that ``replaces`` names: lines without common indentation and trailing blanks."""
+    lines = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n").split("\n")
+    return Sha256(hashlib.sha256("\n".join(line.rstrip() for line in lines).encode()).hexdigest())
+
+
+def _change(source: PythonText, edit: PythonEdit, code: Code) -> Change:
+    match edit:
+        case ReplaceEdit():
+            return _replace(source, edit, code)
+        case ClassAttributeEdit():
+            _check_attributes(source.module, edit, code)
+        case BodyEdit() | InsertEdit():
+            pass
+    line = _run(source.module, edit, code.statements)
+    if line is not None:
+        raise _already_there(edit, line)
+    if isinstance(edit, InsertEdit):
+        return _insert_beside(source, edit, code)
+    return _insert_in_body(source, edit, code)
+
+
+def _insert_in_body(source: PythonText, edit: BodyEdit | ClassAttributeEdit, code: Code) -> Change:
+    suite = _body(source.module, edit)
+    statements = suite.statements(source.module)
+    if not statements:  # only a module can have an empty body
+        return _insertion(suite, 0, code, (_at_the_end(source, code),))
+    if edit.operation == "append-to-body":
+        return _after(source, suite, len(statements) - 1, code, edit)
+    head = _head(statements, module=isinstance(suite.owner(source.module), ast.Module))
+    if head:
+        return _after(source, suite, head - 1, code, edit)
+    return _insertion(suite, 0, code, lay_out(source, suite).below_header(code))
+
+
+def _insert_beside(source: PythonText, edit: InsertEdit, code: Code) -> Change:
+    spot = _spot(source.module, edit)
+    if edit.operation == "insert-before":
+        layout = lay_out(source, spot.suite)
+        return _insertion(spot.suite, spot.index, code, layout.before(spot.index, code))
+    return _after(source, spot.suite, spot.index, code, edit)
+
+
+def _after(source: PythonText, suite: Suite, index: int, code: Code, edit: PythonEdit) -> Change:
+    statement = suite.statements(source.module)[index]
+    if isinstance(statement, _LEAVES):
+        raise PatchError(
+            code="patch-no-effect",
+            message=f"code below line {statement.lineno} of {edit.file} never runs: "
+            f"the statement there is a {type(statement).__name__.lower()}",
+            hint="insert before that statement",
+        )
+    return _insertion(suite, index + 1, code, lay_out(source, suite).after(index, code))
+
+
+def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
+    spot = find(source.module, edit.anchor, edit.file)
+    function = _function(spot.node(source.module), edit)
+    body = lay_out(source, spot.body())
+    if edit.operation == "replace-body":
+        change = _new_body(spot, function, body, code)
+    else:
+        change = _new_function(source, spot, function, code)
+    old = source.text[change.regions[-1].start : change.regions[-1].end]
+    if _dumps(change.statements) == _dumps(change.suite.statements(source.module)[change.index :][: change.removed]):
+        raise _already_there(edit, function.lineno)
+    if text_digest(old) != edit.replaces:
+        raise drifted(
+            f"`{edit.anchor}` in {edit.file} (line {function.lineno}) is not what the topic replaces: "
+            f"its sha256 is {text_digest(old)}",
+            hint="read what upstream changed, adapt the payload, then set `replaces` to that sha256",
+        )
+    return change
+
+
+def _new_body(spot: Spot, function: ast.stmt, body: Layout, code: Code) -> Change:
+    head = _head(body.statements, module=False)
+    if head == len(body.statements):
+        raise drifted(f"`{getattr(function, 'name', '')}` (line {function.lineno}) has no body below its docstring")
+    return Change(
+        regions=body.instead(head, code),
+        suite=spot.body(),
+        index=head,
+        removed=len(body.statements) - head,
+        statements=code.statements,
+    )
+
+
+def _new_function(
+    source: PythonText,
+    spot: Spot,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    code: Code,
+) -> Change:
+    new = code.statements[0]
+    if (
+        len(code.statements) > 1
+        or not isinstance(new, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (type(new), new.name) != (type(function), function.name)
+    ):
+        kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+        raise corrupt(f"the payload must hold `{kind} {function.name}` and nothing else")
+    if new.decorator_list:
+        raise corrupt("the payload has decorators; upstream's stay, so it must have none")
+    outer = lay_out(source, spot.suite)
+    text = code.indented(outer.prefix, outer.unit, source.ending(function.lineno))
+    region = lay_out(source, spot.body()).to_the_end(source.starts[function.lineno - 1], text)
+    expected = copy.copy(new)
+    expected.decorator_list = function.decorator_list
+    return Change(regions=(region,), suite=spot.suite, index=spot.index, removed=1, statements=(expected,))
+
+
+def _insertion(suite: Suite, index: int, code: Code, regions: tuple[Region, ...]) -> Change:
+    return Change(regions=regions, suite=suite, index=index, removed=0, statements=code.statements)
+
+
+def _at_the_end(source: PythonText, code: Code) -> Region:
+    text = source.text
+    newline = source.ending(1)
+    start = newline if text and not text.endswith(("\n", "\r")) else ""
+    return Region(start=len(text), end=len(text), new=start + code.indented("", "    ", newline))
+
+
+def _is_in_place(before: PythonText, after: PythonText, change: Change) -> bool:
+    old = change.suite.statements(before.module)
+    try:
+        new = change.suite.statements(after.module)
+    except (AttributeError, IndexError):  # the way to the suite is another one now
+        return False
+    expected = [*old[: change.index], *change.statements, *old[change.index + change.removed :]]
+    return _dumps(new) == _dumps(expected)
+
+
+def _run(module: ast.Module, edit: PythonEdit, statements: Sequence[ast.stmt]) -> int | None:
+    """Return the line of an edit's statements if they stand one after the other in the anchored object."""
+    wanted = _dumps(statements)
+    if isinstance(edit, ReplaceEdit) and edit.operation == "replace-function":
+        function = copy.copy(_function(find(module, edit.anchor, edit.file).node(module), edit))
+        function.decorator_list = []
+        return function.lineno if _dumps([function]) == wanted else None
+    for suite in _homes(module, edit):
+        there = suite.statements(module)
+        dumps = _dumps(there)
+        for index in range(len(dumps) - len(wanted) + 1):
+            if dumps[index : index + len(wanted)] == wanted:
+                return there[index].lineno
+    return None
+
+
+def _homes(module: ast.Module, edit: PythonEdit) -> Iterator[Suite]:
+    """Yield the suites that an edit's statements may stand in."""
+    if isinstance(edit, InsertEdit) and edit.statement is None:
+        yield _spot(module, edit).suite
+        return
+    body = _body(module, edit)
+    yield body
+    if isinstance(edit, InsertEdit) and edit.statement and edit.statement.nested:
+        yield from inner_suites(module, body)
+
+
+def _spot(module: ast.Module, edit: InsertEdit) -> Spot:
+    if edit.statement is None:
+        if edit.anchor is None:
+            raise corrupt("the edit has neither `anchor` nor `statement`", hint="say what it is inserted beside")
+        return find(module, edit.anchor, edit.file)
+    scope = f"`{edit.anchor}` in {edit.file}" if edit.anchor else edit.file
+    return find_statement(module, _body(module, edit), edit.statement, scope)
+
+
+def _body(module: ast.Module, edit: PythonEdit) -> Suite:
+    return find(module, edit.anchor, edit.file).body() if edit.anchor else Suite()
+
+
+def _head(statements: Sequence[ast.stmt], *, module: bool) -> int:
+    """Return how many statements must stay first: the docstring, and a module's ``__future__`` imports."""
+    count = 0
+    match statements:
+        case [ast.Expr(value=ast.Constant(value=str())), *_]:
+            count = 1
+        case _:
+            pass
+    while module and count < len(statements) and _is_future(statements[count]):
+        count += 1
+    return count
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _function(node: ast.stmt, edit: ReplaceEdit) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node
+    raise drifted(f"`{edit.anchor}` in {edit.file} (line {node.lineno}) is not a function")
+
+
+def _check_attributes(module: ast.Module, edit: ClassAttributeEdit, code: Code) -> None:
+    node = find(module, edit.anchor, edit.file).node(module)
+    if not isinstance(node, ast.ClassDef):
+        raise drifted(f"`{edit.anchor}` in {edit.file} (line {node.lineno}) is not a class")
+    new = set().union(*(_assigned(statement) for statement in code.statements))
+    if not all(_assigned(statement) for statement in code.statements):
+        raise corrupt("the payload must hold assignments to names and nothing else")
+    for statement in node.body:
+        defined = {statement.name} if isinstance(statement, Definition) else _assigned(statement)
+        if taken := new & defined:
+            raise PatchError(
+                code="patch-already-there",
+                message=f"`{edit.anchor}` in {edit.file} has `{min(taken)}` already: line {statement.lineno}",
+                hint="upstream may do what the topic is for: read that line, then drop or rename",
+            )
+
+
+def _assigned(statement: ast.stmt) -> set[str]:
+    match statement:
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case _:
+            return set()
+
+
+def _dumps(statements: Sequence[ast.stmt]) -> list[str]:
+    return [ast.dump(statement) for statement in statements]
+
+
+def _already_there(edit: PythonEdit, line: int) -> PatchError:
+    return PatchError(
+        code="patch-already-there",
+        message=f"{edit.file} holds what {edit.payload} would add already, on line {line}",
+        hint="patch a fresh tree; if the tree is fresh, upstream has the change and the topic can be dropped",
+    )

@@ -1,0 +1,41 @@
+"""Faults of topics: each code with the state that it leaves a topic in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sglforge.errors import PatchError
+from sglforge.patches.result import TopicState
+
+STATES: Mapping[str, TopicState] = MappingProxyType(
+    {
+        "patch-drifted": TopicState.DRIFTED,
+        "patch-target-moved": TopicState.DRIFTED,
+        "patch-anchor-ambiguous": TopicState.DRIFTED,
+        "patch-target-unreadable": TopicState.DRIFTED,
+        "patch-already-there": TopicState.CONFLICT,
+        "patch-conflict": TopicState.CONFLICT,
+        "patch-corrupt": TopicState.CORRUPT,
+        "patch-path-unsafe": TopicState.CORRUPT,
+        "patch-no-effect": TopicState.REJECTED,
+        "patch-misplaced": TopicState.REJECTED,
+        "patch-does-not-compile": TopicState.REJECTED,
+        "patch-undefined-name": TopicState.REJECTED,
+    }
+)
+"""The state that each fault of a topic means."""
+
+
+def corrupt(message: str, *, where: str | None = None, hint: str = "correct the topic") -> PatchError:
+    """Return the fault of a topic that is broken in itself."""
+    return PatchError(code="patch-corrupt", message=message, where=where, hint=hint)
+
+
+def drifted(message: str, *, hint: str = "") -> PatchError:
+    """Return the fault of a topic whose anchor is gone."""
+    return PatchError(
+        code="patch-drifted",
+        message=message,
+        hint=hint or "adapt the anchor to this version, or narrow the topic's `versions`",
+    )

@@ -1,0 +1,1 @@
+"""What a source tree says about itself, read without importing it."""
