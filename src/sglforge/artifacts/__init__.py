@@ -1,0 +1,1 @@
+"""Artifacts: wheels that are packed, described and checked."""

@@ -1,0 +1,259 @@
+"""Carry out one step of a plan: bring the source, patch it, build it, check it, store it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sglforge
+from sglforge.artifacts.pack import pack
+from sglforge.artifacts.provenance import SourceKind, document, summary
+from sglforge.artifacts.wheel import check_wheel
+from sglforge.base.files import remove, sha256_file
+from sglforge.base.ids import Sha256, TreeId
+from sglforge.base.proc import Runner
+from sglforge.base.proc import run as run_process
+from sglforge.base.runrecord import RunRecord
+from sglforge.base.workspace import Workspace
+from sglforge.build.pep517 import Uv, build_wheel
+from sglforge.build.store import StoredWheel, lookup, publish
+from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
+from sglforge.errors import BuildError, CheckError
+from sglforge.patches.series import Series, apply_series
+from sglforge.plan import Step
+from sglforge.sources.model import SourceArchive
+from sglforge.sources.paths import copy_folder, digest_folder
+from sglforge.sources.unpack import unpack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPython:
+    """The Python that a build is made with and for: its interpreter and its minor, ``3.11``."""
+
+    path: Path
+    minor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Brought:
+    """A private copy of a source; ``version`` is None for a folder, ``described`` is for the provenance."""
+
+    kind: SourceKind
+    tree: Path
+    version: str | None
+    described: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Patched:
+    """What a series made of a tree."""
+
+    series: Sha256
+    tree_id: TreeId
+    topics: list[dict[str, object]]
+
+
+def execute(
+    step: Step,
+    *,
+    catalog_root: Path,
+    archive: SourceArchive | None,
+    series: Series | None,
+    python: BuildPython,
+    workspace: Workspace,
+    record: RunRecord,
+    uv: Uv,
+    keep: bool = False,
+    run: Runner = run_process,
+) -> StoredWheel:
+    """Build one package and return its wheel in the store; what the store has is not built again.
+
+    Args:
+        step: The package, its source and its key.
+        catalog_root: What the paths of source folders are relative to.
+        archive: The fetched source of a wheel or sdist, None for a folder.
+        series: The package's patch series, None without one.
+        python: What it is built with and for.
+        workspace: Its scratch folder is worked in, its store gets the wheel.
+        record: Gets an event for every phase, and the full output of processes.
+        uv: How to run uv.
+        keep: Whether the working folder stays, for looking at.
+        run: How to run the build backend.
+
+    Raises BuildError, CheckError (a wheel that is not what it should be), PatchError, and FetchError (an
+    archive that cannot be unpacked).
+    """
+    if stored := lookup(workspace, step.key):
+        return stored
+    started, clock = datetime.now(tz=UTC), time.monotonic()
+    with _disk_faults(workspace), _scratch(workspace, step, record, keep=keep) as scratch:
+        with _phase(record, step, "unpack"):
+            source = _bring(step, catalog_root, archive, scratch / "source")
+        with _phase(record, step, "patch"):
+            patched = _patch(source, series)
+        in_wheel = summary(
+            kind=source.kind,
+            package=step.package,
+            source=source.described,
+            series=patched.series if patched else None,
+            tree_id=patched.tree_id if patched else None,
+            topics=patched.topics if patched else (),
+            excluded=step.recipe.exclude,
+            build_key=step.key,
+        )
+        tree = source.tree
+        if source.kind != "wheel":
+            with _phase(record, step, "build"):
+                built = build_wheel(
+                    source.tree,
+                    scratch / "built",
+                    requires=step.build_requires,
+                    python=python.path,
+                    python_minor=python.minor,
+                    uv=uv,
+                    scratch=scratch,
+                    log=record.log(step.package, "build"),
+                    run=run,
+                )
+                _check(step, built, python)
+                tree = unpack(built, scratch / "wheel-tree")
+        with _phase(record, step, "pack"):
+            wheel = pack(
+                tree,
+                scratch / "wheel",
+                local_version=step.local_version,
+                exclude=step.recipe.exclude,
+                summary=in_wheel,
+            )
+        with _phase(record, step, "check"):
+            _check(step, wheel, python)
+        provenance = document(
+            in_wheel,
+            wheel={"name": wheel.name, "size": wheel.stat().st_size, "sha256": sha256_file(wheel)},
+            key_parts=step.key_parts,
+            build_requires=[f"{pinned.name}=={pinned.version}" for pinned in step.build_requires],
+            python=python.minor,
+            started=started.isoformat(timespec="seconds"),
+            seconds=time.monotonic() - clock,
+            builder=f"sglforge {sglforge.__version__}",
+        )
+        with _phase(record, step, "store"):
+            return publish(workspace, step.key, wheel, provenance)
+
+
+def _bring(step: Step, catalog_root: Path, archive: SourceArchive | None, into: Path) -> _Brought:
+    match step.source:
+        case PathSource(path=path):
+            copy_folder(catalog_root / path, into)
+            described = {"path": path, "digest": digest_folder(into)}
+            return _Brought(kind="path", tree=into, version=None, described=described)
+        case WheelSource() | SdistSource() as source:
+            if archive is None:
+                raise TypeError(f"the archive of {step.package} was not fetched before its build")
+            described = {
+                "project": source.project,
+                "version": source.version,
+                "file": archive.path.name,
+                "sha256": archive.sha256,
+            }
+            tree = unpack(archive.path, into)
+            return _Brought(kind=source.kind, tree=tree, version=source.version, described=described)
+        case GitSource():
+            raise BuildError(
+                code="source-not-buildable",
+                message=(
+                    f"{step.package} is built from git, and that waits for "
+                    f"{step.recipe.waits_for or 'a later sglforge'}"
+                ),
+                hint="choose a stack whose packages are released archives, for example release-0.5.23",
+            )
+
+
+def _patch(source: _Brought, series: Series | None) -> _Patched | None:
+    """Apply a series to the tree; whatever does not apply ends the step."""
+    if series is None:
+        return None
+    if source.version is None:
+        raise BuildError(
+            code="source-not-buildable",
+            message=f"there is a patch series for {series.package}, which is a folder of the catalog",
+            hint=f"change the folder itself and remove patches/{series.package}",
+        )
+    result = apply_series(series, source.tree, version=source.version)
+    return _Patched(
+        series=series.digest(source.version),
+        tree_id=result.require(),
+        topics=[topic.to_json() for topic in result.topics],
+    )
+
+
+def _check(step: Step, wheel: Path, python: BuildPython) -> None:
+    """Refuse a wheel that is not what the step is about; every fault is a finding of the error."""
+    findings = check_wheel(
+        wheel,
+        python_minor=python.minor,
+        project=step.locked.project if step.locked else None,
+        version=step.locked.version if step.locked else None,
+        import_name=step.recipe.import_name,
+    )
+    if findings:
+        raise CheckError(
+            code=findings[0].code,
+            message=f"{wheel.name} is not fit to be used: {findings[0].message}",
+            hint=findings[0].hint,
+            findings=findings,
+        )
+
+
+@contextlib.contextmanager
+def _phase(record: RunRecord, step: Step, name: str) -> Iterator[None]:
+    """Write down that a phase ran, how long it took and whether it failed."""
+    clock, outcome = time.monotonic(), "failed"
+    try:
+        yield
+        outcome = "done"
+    finally:
+        seconds = round(time.monotonic() - clock, 3)
+        record.event("build-phase", package=step.package, phase=name, outcome=outcome, seconds=seconds)
+
+
+@contextlib.contextmanager
+def _scratch(workspace: Workspace, step: Step, record: RunRecord, *, keep: bool) -> Iterator[Path]:
+    """Make a working folder that is gone afterwards, however the step ends."""
+    folder = workspace.scratch / f"{step.package}-{os.getpid()}-{secrets.token_hex(4)}"
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        if keep:
+            record.event("build-kept", package=step.package, folder=str(folder))
+        else:
+            remove(folder)
+
+
+@contextlib.contextmanager
+def _disk_faults(workspace: Workspace) -> Iterator[None]:
+    """Name what the file system refuses."""
+    codes = {
+        errno.ENOSPC: "disk-full",
+        errno.EDQUOT: "disk-full",
+        errno.EACCES: "not-writable",
+        errno.EROFS: "not-writable",
+    }
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in codes:
+            raise
+        raise BuildError(
+            code=codes[error.errno],
+            message=f"cannot write to {workspace.root}: {error.strerror}",
+            hint="free some space, or use another workspace (--workspace DIR, SGLFORGE_HOME)",
+        ) from error

@@ -1,0 +1,172 @@
+"""Build a source folder through its PEP 517 backend, in a pinned environment, without a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sglforge.base.proc import Completed, ProcessError, Runner
+from sglforge.base.proc import run as run_process
+from sglforge.config.lockfile import LockedRequirement
+from sglforge.errors import BuildError
+
+SOURCE_DATE_EPOCH = 315532800
+"""1980-01-01, the first day that a zip archive can write down."""
+
+TAIL_LINES = 20
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CC", "CXX")
+"""What a build sees of the user's environment: anything else would decide about wheels behind their keys."""
+
+NO_NETWORK: Mapping[str, str] = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9"),
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"),
+    "no_proxy": "",
+    "PIP_NO_INDEX": "1",
+    "UV_OFFLINE": "1",
+    "CARGO_NET_OFFLINE": "true",
+    "GIT_ALLOW_PROTOCOL": "file",
+}
+"""Turns away what asks politely (a proxy where nobody listens); it is no jail for code that does not."""
+
+
+class Uv(Protocol):
+    """Runs uv with the user's package locations, offline or not; its failures are errors with a name."""
+
+    def __call__(self, *words: str | Path, log: Path | None = None) -> Completed: ...
+
+
+def build_wheel(
+    source: Path,
+    out_dir: Path,
+    *,
+    requires: Sequence[LockedRequirement],
+    python: Path,
+    python_minor: str,
+    uv: Uv,
+    scratch: Path,
+    log: Path,
+    run: Runner = run_process,
+    timeout_s: float = 7200.0,
+) -> Path:
+    """Build a wheel from a source folder and return it.
+
+    The build environment holds exactly the locked requirements, by hash. The backend sees a short list of
+    environment variables, a home and a temporary folder of its own, and no network.
+
+    Args:
+        source: The folder with ``pyproject.toml``.
+        out_dir: The folder for the wheel.
+        requires: The pinned build environment.
+        python: The interpreter to build with.
+        python_minor: Its version, ``3.11``.
+        uv: How to run uv.
+        scratch: An empty folder for the build environment, home and temporary files.
+        log: The file that gets every line that uv and the backend say.
+        run: How to run the backend.
+        timeout_s: The longest that one call of the backend may take.
+
+    Raises BuildError ``not-a-project``, ``build-requires-missing`` and ``build-backend-failed``, and what
+    ``uv`` raises.
+    """
+    from build import BuildBackendException, BuildException, ProjectBuilder
+
+    interpreter = scratch / "env" / "bin" / "python"
+    variables = _variables(scratch, interpreter.parent)
+
+    def call_hook(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+        folder = Path(cwd) if cwd else None
+        run(cmd, cwd=folder, env={**variables, **(extra_environ or {})}, log=log, timeout_s=timeout_s)
+
+    try:
+        builder = ProjectBuilder(source, python_executable=str(interpreter), runner=call_hook)
+        _require(builder.build_system_requires, requires, python_minor, source)
+        _make_environment(scratch, requires, python, uv, log)
+        _require(builder.get_requires_for_build("wheel"), requires, python_minor, source)
+        return Path(builder.build("wheel", out_dir))
+    except BuildBackendException as error:
+        raise _backend_failed(error.exception, source, log) from error
+    except BuildException as error:
+        raise BuildError(
+            code="not-a-project",
+            message=f"{source.name} cannot be built: {error}",
+            where=str(source / "pyproject.toml"),
+            hint="correct its pyproject.toml (PEP 517, PEP 518)",
+        ) from error
+
+
+def _make_environment(scratch: Path, requires: Sequence[LockedRequirement], python: Path, uv: Uv, log: Path) -> None:
+    folder, pins = scratch / "env", scratch / "build-requires.txt"
+    uv("venv", "--quiet", "--no-project", "--python", python, folder, log=log)
+    if requires:
+        pins.write_text("".join(f"{_pin(requirement)}\n" for requirement in requires), encoding="utf-8")
+        how = ("--require-hashes", "--no-deps", "--no-build")
+        uv("pip", "install", "--quiet", "--python", folder, *how, "--requirement", pins, log=log)
+
+
+def _pin(requirement: LockedRequirement) -> str:
+    hashes = " ".join(f"--hash=sha256:{file.sha256}" for file in requirement.files)
+    return f"{requirement.name}=={requirement.version} {hashes}"
+
+
+def _variables(scratch: Path, programs: Path) -> dict[str, str]:
+    """Return the whole environment of the backend's processes."""
+    home, temporary = scratch / "home", scratch / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {
+        **kept,
+        **NO_NETWORK,
+        "PATH": os.pathsep.join(filter(None, (str(programs), kept.get("PATH", os.defpath)))),
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH),
+    }
+
+
+def _require(wanted: set[str], locked: Sequence[LockedRequirement], minor: str, source: Path) -> None:
+    """Hold what the project asks for against what is pinned."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    versions = {canonicalize_name(requirement.name): requirement.version for requirement in locked}
+    here = {"python_version": minor, "python_full_version": f"{minor}.0"}
+    missing = []
+    for text in sorted(wanted):
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            missing.append(f"{text} (not a requirement)")
+            continue
+        if requirement.marker and not requirement.marker.evaluate(here):
+            continue
+        version = versions.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            missing.append(f"{text} (pinned: {version or 'nothing'})")
+    if missing:
+        raise BuildError(
+            code="build-requires-missing",
+            message=f"{source.name} needs for its build what the lock does not pin: {', '.join(missing)}",
+            hint="add it to the recipe's `build-requires`, then `nox -s lock`",
+        )
+
+
+def _backend_failed(cause: Exception, source: Path, log: Path) -> BuildError:
+    """Return the error for a backend that failed, with the end of what it said."""
+    said = cause.context.get("output", "") if isinstance(cause, ProcessError) else str(cause)
+    how = cause.message if isinstance(cause, ProcessError) else f"it is not a working backend ({type(cause).__name__})"
+    tail = [line for line in said.splitlines() if line.strip()][-TAIL_LINES:]
+    return BuildError(
+        code="build-backend-failed",
+        message=f"the build backend of {source.name} failed: {tail[-1].strip() if tail else how}",
+        context={"how": how, "output": "\n".join(tail)},
+        hint=f"read {log}",
+        log=str(log),
+    )

@@ -1,0 +1,6 @@
+"""A package with a command."""
+
+
+def main() -> int:
+    """Do nothing, well."""
+    return 0

@@ -1,0 +1,1 @@
+"""A module that comes as a source archive."""

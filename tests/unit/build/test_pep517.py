@@ -1,0 +1,190 @@
+"""Source builds: toy projects that really build, and backends that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from sglforge.artifacts.wheel import check_wheel
+from sglforge.build.execute import BuildPython
+from sglforge.build.pep517 import build_wheel
+from sglforge.config.lockfile import LockedRequirement
+from sglforge.errors import BuildError, FetchError
+from sglforge.provision.uv import Uv
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path, python: BuildPython, uv: Uv) -> Build:
+    def run(source: Path, *requires: LockedRequirement, timeout_s: float = 60.0) -> Path:
+        scratch = tmp_path / f"scratch-{source.name}"
+        scratch.mkdir()
+        return build_wheel(
+            source,
+            tmp_path / "out",
+            requires=requires,
+            python=python.path,
+            python_minor=python.minor,
+            uv=uv,
+            scratch=scratch,
+            log=tmp_path / "build.log",
+            timeout_s=timeout_s,
+        )
+
+    return run
+
+
+def project(folder: Path, backend: str) -> Path:
+    """Write a project whose backend is the given code."""
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "odd_backend"\nbackend-path = ["."]\n'
+    )
+    (folder / "odd_backend.py").write_text(textwrap.dedent(backend))
+    return folder
+
+
+def test_a_backend_is_installed_by_hash_and_builds(
+    build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement, tmp_path: Path
+) -> None:
+    wheel = build(copy_of("pure-toy"), toy_backend)
+    assert wheel == tmp_path / "out" / "pure_toy-0.3-py3-none-any.whl"
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert check_wheel(wheel, python_minor=minor, project="pure-toy", import_name="pure_toy") == ()
+    log = (tmp_path / "build.log").read_text()
+    assert "--require-hashes" in log
+    assert "build_wheel" in log
+
+
+def test_a_backend_with_another_hash_is_not_installed(
+    build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement
+) -> None:
+    file = toy_backend.files[0].model_copy(update={"sha256": "0" * 64})
+    with pytest.raises(FetchError, match="hash-mismatch"):
+        build(copy_of("pure-toy"), toy_backend.model_copy(update={"files": [file]}))
+
+
+@pytest.mark.parametrize("version", [None, "0.9"])
+def test_what_the_lock_does_not_pin_is_named_before_anything_is_built(
+    version: str | None, build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement
+) -> None:
+    pins = (toy_backend.model_copy(update={"version": version}),) if version else ()
+    with pytest.raises(BuildError) as caught:
+        build(copy_of("pure-toy"), *pins)
+    assert caught.value.code == "build-requires-missing"
+    assert f"toy-backend >= 1.0 (pinned: {version or 'nothing'})" in caught.value.message
+    assert "build-requires" in caught.value.hint
+
+
+def test_what_a_backend_asks_for_itself_must_be_pinned_too(build: Build, tmp_path: Path) -> None:
+    source = project(
+        tmp_path / "asks",
+        """
+        def get_requires_for_build_wheel(config_settings=None):
+            return ["cmake>=3.30", "not; python_version < '3'", "= nonsense"]
+        """,
+    )
+    with pytest.raises(BuildError) as caught:
+        build(source)
+    assert caught.value.code == "build-requires-missing"
+    assert "cmake>=3.30 (pinned: nothing)" in caught.value.message
+    assert "= nonsense (not a requirement)" in caught.value.message
+    assert "python_version" not in caught.value.message
+
+
+def test_a_failing_backend_shows_its_last_words_and_keeps_all_of_them(
+    build: Build, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        build(copy_of("failing-backend"))
+    error = caught.value
+    assert error.code == "build-backend-failed"
+    assert error.message.endswith("RuntimeError: the compiler gave up")
+    assert "identifier is undefined" in error.context["output"]
+    assert "compiling unit 0" not in error.context["output"]
+    assert error.log == str(tmp_path / "build.log")
+    log = Path(error.log).read_text()
+    assert "compiling unit 0\n" in log
+    assert "identifier is undefined" in log
+
+
+def test_a_backend_that_is_not_there_is_said(build: Build, tmp_path: Path) -> None:
+    source = project(tmp_path / "absent", "")
+    (source / "odd_backend.py").unlink()
+    with pytest.raises(BuildError) as caught:
+        build(source)
+    assert caught.value.code == "build-backend-failed"
+    assert "odd_backend" in caught.value.message
+
+
+def test_a_backend_finds_no_network(build: Build, copy_of: Callable[[str], Path], httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/").respond_with_data("here I am")
+    source = copy_of("network-backend")
+    (source / "address.txt").write_text(httpserver.url_for("/"))
+    with pytest.raises(BuildError) as caught:
+        build(source)
+    assert caught.value.code == "build-backend-failed"
+    assert "Connection refused" in caught.value.message
+    assert httpserver.log == []
+
+
+def test_a_backend_sees_a_short_environment_and_a_home_of_its_own(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "not for builds")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("CFLAGS", "-march=native")
+    monkeypatch.setenv("SSL_CERT_FILE", "/some/bundle.pem")
+    source = project(
+        tmp_path / "looks",
+        """
+        import json, os, pathlib, sys
+        def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+            seen = {"environ": dict(os.environ), "prefix": sys.prefix}
+            pathlib.Path("seen.json").write_text(json.dumps(seen))
+            sys.exit(3)
+        """,
+    )
+    with pytest.raises(BuildError, match="ended with status 3"):
+        build(source)
+    seen = json.loads((source / "seen.json").read_text())
+    environ = seen["environ"]
+    assert not environ.keys() & {"SECRET_TOKEN", "PYTHONPATH", "CFLAGS"}
+    assert environ["SSL_CERT_FILE"] == "/some/bundle.pem"
+    assert environ["SOURCE_DATE_EPOCH"] == "315532800"
+    scratch = tmp_path / "scratch-looks"
+    assert (environ["HOME"], environ["TMPDIR"]) == (str(scratch / "home"), str(scratch / "tmp"))
+    assert seen["prefix"] == str(scratch / "env")
+    assert environ["PATH"].split(os.pathsep)[0] == str(scratch / "env" / "bin")
+
+
+def test_a_backend_that_hangs_is_ended(build: Build, tmp_path: Path) -> None:
+    source = project(
+        tmp_path / "hangs",
+        """
+        import time
+        def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+            time.sleep(60)
+        """,
+    )
+    with pytest.raises(BuildError, match="was ended after 3 s"):
+        build(source, timeout_s=3.0)
+
+
+@pytest.mark.parametrize("pyproject", [None, "[build-system]\nrequires = 3\n", "[[[", '[build-system]\nx = ""'])
+def test_what_is_no_project_is_said(pyproject: str | None, build: Build, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    if pyproject is not None:
+        (source / "pyproject.toml").write_text(pyproject)
+    with pytest.raises(BuildError) as caught:
+        build(source)
+    assert caught.value.code == "not-a-project"
