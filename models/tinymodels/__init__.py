@@ -1,0 +1,1 @@
+"""Make and judge the tiny models that prove a server without a GPU."""
