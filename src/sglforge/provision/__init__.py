@@ -1,0 +1,1 @@
+"""From wheels to an environment that can be proven: Python, torch, requirements, receipt, verification."""

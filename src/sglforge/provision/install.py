@@ -1,0 +1,166 @@
+"""From a plan and its wheels to an environment with a receipt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sglforge.base import files, proc
+from sglforge.base.ids import BuildKey, Sha256
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.proc import Runner
+from sglforge.base.workspace import Workspace
+from sglforge.errors import InstallError
+from sglforge.plan import BuildPlan
+from sglforge.provision.progress import Progress, silent
+from sglforge.provision.python import Interpreter
+from sglforge.provision.receipt import RECEIPT, Environment, read_environment, write_receipt
+from sglforge.provision.verify import quick
+
+LOCK_TIMEOUT_S = 1800.0
+
+
+class Wheel(Protocol):
+    """What is needed of a wheel that we built: its key, its file, the file's hash."""
+
+    @property
+    def key(self) -> BuildKey: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def sha256(self) -> Sha256: ...
+
+
+def install(
+    plan: BuildPlan,
+    wheels: Sequence[Wheel],
+    *,
+    name: str,
+    interpreter: Interpreter,
+    workspace: Workspace,
+    locations: IndexLocations,
+    offline: bool = False,
+    log: Path | None = None,
+    progress: Progress = silent,
+    run: Runner = proc.run,
+) -> Environment:
+    """Make the environment of a plan, or return the one that is there and unchanged.
+
+    It is made at ``environments/<environment key>``; ``environments/<name>`` points at it once it is whole.
+    An environment without a receipt, or one that was changed, is made again from nothing.
+
+    Args:
+        plan: Key, target, stack and the locked Python section.
+        wheels: The built wheels of the plan.
+        name: The environment's name.
+        interpreter: The Python that it is made from.
+        workspace: Where it is made.
+        locations: Package locations, as pip's configuration states them.
+        offline: Whether only what is on this machine may be used.
+        log: File for the full output of uv.
+        progress: Told which part is being done.
+        run: Runs processes.
+
+    Raises InstallError (``torch-variant-missing``, ``environment-busy``, ``file-owned-twice``, ...) and
+    FetchError (``offline-missing``, ``network-unreachable``, ``hash-mismatch``).
+    """
+    folder = workspace.environments / plan.environment_key
+    if ready := current_environment(folder, name):
+        return ready
+    from sglforge.provision.make import make_environment
+
+    with exclusive(workspace.locks / f"environment-{plan.environment_key}", progress=progress):
+        if ready := current_environment(folder, name):  # another run has made it meanwhile
+            return ready
+        _clear(folder)
+        receipt = make_environment(
+            plan,
+            wheels,
+            name=name,
+            folder=folder,
+            interpreter=interpreter,
+            workspace=workspace,
+            locations=locations,
+            offline=offline,
+            log=log,
+            progress=progress,
+            run=run,
+        )
+        write_receipt(folder, receipt)
+        if ready := current_environment(folder, name):
+            return ready
+    raise InstallError(
+        code="environment-changed",
+        message="the new environment was changed while it was being finished",
+        hint="end what else writes to it, then repeat",
+    )
+
+
+def current_environment(folder: Path, name: str) -> Environment | None:
+    """Return the environment in a folder if it is finished and unchanged, with the name pointing at it.
+
+    Unchanged means by size, time and inode.
+    """
+    try:
+        environment = read_environment(folder, name)
+    except InstallError:
+        return None
+    if environment is None or quick(environment):
+        return None
+    link, target = folder.parent / name, Path(folder.name)
+    if not (link.is_symlink() and link.readlink() == target):
+        files.replace_link(link, target)
+    return environment
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, *, progress: Progress = silent, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold ``<path>.lock`` so that one run at a time makes an environment.
+
+    Raises InstallError ``environment-busy`` after ``timeout_s`` seconds of waiting.
+    """
+    from filelock import FileLock, Timeout
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{path}.lock")
+    holder = path.with_name(f"{path.name}.holder")
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            progress(note=f"waiting for process {_holder(holder)}, which makes this environment")
+            lock.acquire(timeout=timeout_s)
+    except Timeout as error:
+        raise InstallError(
+            code="environment-busy",
+            message=f"process {_holder(holder)} still makes this environment after {timeout_s:.0f} s",
+            context={"lock": f"{path}.lock"},
+            hint="wait for it, or end that process and repeat",
+        ) from error
+    try:
+        files.write_text(holder, f"{os.getpid()}\n")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text().strip() or "unknown"
+    except FileNotFoundError:
+        return "unknown"
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier run left, the receipt first: a kill in between leaves nothing that counts."""
+    if not folder.exists():
+        return
+    (folder / RECEIPT).unlink(missing_ok=True)
+    aside = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+    files.remove(aside)
+    folder.rename(aside)
+    files.remove(aside)

@@ -1,0 +1,224 @@
+"""The work of an installation, step by step, into an empty folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sglforge.base import files
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.proc import Runner
+from sglforge.base.workspace import Workspace
+from sglforge.config.lockfile import LockedRequirement, LockedTorch
+from sglforge.errors import FetchError, InstallError
+from sglforge.plan import BuildPlan
+from sglforge.provision.distributions import read_distributions
+from sglforge.provision.inspection import inspect
+from sglforge.provision.progress import Progress
+from sglforge.provision.python import Interpreter
+from sglforge.provision.receipt import VENV, PythonReceipt, Receipt, TorchReceipt
+from sglforge.provision.torch import TorchWheel, find_torch, require_variant, torch_missing
+from sglforge.provision.uv import Uv, open_uv
+from sglforge.sources.tags import rank, supported_tags
+
+if TYPE_CHECKING:
+    from sglforge.provision.install import Wheel
+
+PHASES = 5
+
+
+def make_environment(
+    plan: BuildPlan,
+    wheels: Sequence[Wheel],
+    *,
+    name: str,
+    folder: Path,
+    interpreter: Interpreter,
+    workspace: Workspace,
+    locations: IndexLocations,
+    offline: bool,
+    log: Path | None,
+    progress: Progress,
+    run: Runner,
+) -> Receipt:
+    """Make the environment of a plan in ``folder`` and return its receipt; arguments as for ``install``.
+
+    torch comes first and is held to its variant before anything else is installed; what follows is installed
+    without dependencies and with hashes, so that nothing can replace it.
+    """
+    locked = plan.python
+    require_fitting_files(locked.requirements, locked.minor)
+    uv = open_uv(locations, offline=offline, run=run)
+    venv = folder / VENV
+    python = venv / "bin" / "python"
+    site = venv / "lib" / f"python{locked.minor}" / "site-packages"
+    into: list[str | Path] = ["--python", python, "--compile-bytecode"]
+    folder.mkdir(parents=True)
+
+    progress(0, PHASES, note=f"venv of Python {interpreter.version}")
+    uv("venv", "--no-project", "--python", interpreter.path, "--prompt", name, venv, log=log)
+    progress(1, PHASES, note=f"torch {locked.torch.version}+{locked.torch.variant}")
+    torch = _install_torch(
+        locked.torch,
+        locked.minor,
+        into,
+        folder=folder,
+        uv=uv,
+        workspace=workspace,
+        log=log,
+        progress=progress,
+    )
+    require_variant(python, locked.torch, plan.target.kind, uv)
+    torch_record = read_distributions(site)["torch"].record
+
+    progress(2, PHASES, note=f"{len(locked.requirements)} requirements")
+    if locked.requirements:
+        install_requirements(locked.requirements, into, folder=folder, uv=uv, log=log)
+    progress(3, PHASES, note=f"{len(wheels)} built packages")
+    _install_wheels(wheels, into, folder=folder, uv=uv, log=log)
+
+    progress(4, PHASES, note="checks")
+    receipt = inspect(
+        plan,
+        wheels,
+        name=name,
+        folder=folder,
+        site=site,
+        python=PythonReceipt(minor=locked.minor, version=interpreter.version, base=str(interpreter.path)),
+        torch=torch,
+        torch_record=torch_record,
+    )
+    progress(PHASES, PHASES)
+    return receipt
+
+
+def require_fitting_files(requirements: Sequence[LockedRequirement], minor: str) -> None:
+    """Refuse a lock that has no file for this machine, before anything is downloaded.
+
+    Raises InstallError ``no-file-for-python``, with every requirement that has none.
+    """
+    supported = supported_tags(minor)
+    without = [
+        requirement
+        for requirement in requirements
+        if all(rank(file.name, supported) is None for file in requirement.files)
+    ]
+    if without:
+        raise InstallError(
+            code="no-file-for-python",
+            message=f"the lock has no file for Python {minor} on this machine of {len(without)} requirements",
+            context={
+                f"{entry.name} {entry.version}": ", ".join(file.name for file in entry.files) for entry in without
+            },
+            hint="locks are for Linux with glibc 2.34 or newer, x86_64 or aarch64; see: nox -s doctor",
+        )
+
+
+def _install_torch(
+    pin: LockedTorch,
+    minor: str,
+    into: Sequence[str | Path],
+    *,
+    folder: Path,
+    uv: Uv,
+    workspace: Workspace,
+    log: Path | None,
+    progress: Progress,
+) -> TorchReceipt:
+    """Install torch and nothing else."""
+    wheel = find_torch(pin, minor, locations=uv.locations, workspace=workspace, offline=uv.offline, progress=progress)
+    if not wheel:
+        return install_torch_by_uv(pin, minor, into, folder=folder, uv=uv, log=log)
+    line = f"torch @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
+    _install([line], into, "torch", folder=folder, uv=uv, log=log)
+    return torch_receipt(pin, wheel)
+
+
+def install_torch_by_uv(
+    pin: LockedTorch,
+    minor: str,
+    into: Sequence[str | Path],
+    *,
+    folder: Path,
+    uv: Uv,
+    log: Path | None,
+) -> TorchReceipt:
+    """Ask uv for the same version and variant with its ``--torch-backend``: the last resort, marked unproven.
+
+    Raises InstallError ``torch-variant-missing``.
+    """
+    hashes = "".join(f" --hash=sha256:{sha256}" for sha256 in pin.sha256)
+    try:
+        _install(
+            [f"torch=={pin.version}+{pin.variant}{hashes}\n"],
+            [*into, "--torch-backend", pin.variant],
+            "torch",
+            folder=folder,
+            uv=uv,
+            log=log,
+            hashed=bool(pin.sha256),
+        )
+    except (FetchError, InstallError) as error:
+        raise torch_missing(pin, minor, uv.locations, why_not_uv=error.message) from error
+    known = pin.sha256[0] if len(pin.sha256) == 1 else None
+    return TorchReceipt(version=pin.version, variant=pin.variant, sha256=known, origin="uv-torch-backend", proven=False)
+
+
+def torch_receipt(pin: LockedTorch, wheel: TorchWheel) -> TorchReceipt:
+    """Return what a receipt says about a wheel that was found."""
+    return TorchReceipt(
+        version=pin.version,
+        variant=pin.variant,
+        sha256=wheel.sha256,
+        origin=wheel.origin,
+        proven=wheel.proven,
+    )
+
+
+def install_requirements(
+    requirements: Sequence[LockedRequirement],
+    into: Sequence[str | Path],
+    *,
+    folder: Path,
+    uv: Uv,
+    log: Path | None,
+) -> None:
+    """Install locked requirements: exactly these, with hashes, without dependencies, only wheels.
+
+    ``into`` are the words that tell uv the place.
+    """
+    lines = [
+        f"{requirement.name}=={requirement.version}"
+        + "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in requirement.files)
+        + "\n"
+        for requirement in requirements
+    ]
+    _install(lines, into, "requirements", folder=folder, uv=uv, log=log)
+
+
+def _install_wheels(
+    wheels: Sequence[Wheel], into: Sequence[str | Path], *, folder: Path, uv: Uv, log: Path | None
+) -> None:
+    """Install our wheels as copies, not as links into uv's cache: people look into them, and edit."""
+    lines = [
+        f"{wheel.path.name.partition('-')[0]} @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
+        for wheel in wheels
+    ]
+    _install(lines, [*into, "--link-mode", "copy"], "built", folder=folder, uv=uv, log=log)
+
+
+def _install(
+    lines: Sequence[str],
+    into: Sequence[str | Path],
+    what: str,
+    *,
+    folder: Path,
+    uv: Uv,
+    log: Path | None,
+    hashed: bool = True,
+) -> None:
+    wanted = folder / "wanted" / f"{what}.txt"
+    files.write_text(wanted, "".join(lines))
+    words = ["pip", "install", "--no-deps", "--no-build", *(["--require-hashes"] if hashed else [])]
+    uv(*words, *into, "-r", wanted, log=log)

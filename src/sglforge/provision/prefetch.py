@@ -1,0 +1,87 @@
+"""Bring torch and requirements onto this machine, so that a later installation needs no network."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from sglforge.base import proc
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.proc import Runner
+from sglforge.base.workspace import Workspace
+from sglforge.config.lockfile import LockedRequirement, LockedTorch
+from sglforge.provision.make import (
+    install_requirements,
+    install_torch_by_uv,
+    require_fitting_files,
+    torch_receipt,
+)
+from sglforge.provision.progress import Progress, silent
+from sglforge.provision.python import Interpreter
+from sglforge.provision.receipt import TorchReceipt
+from sglforge.provision.torch import find_torch
+from sglforge.provision.uv import open_uv
+
+
+def download_requirements(
+    requirements: Sequence[LockedRequirement],
+    *,
+    interpreter: Interpreter,
+    workspace: Workspace,
+    locations: IndexLocations,
+    offline: bool = False,
+    log: Path | None = None,
+    run: Runner = proc.run,
+) -> None:
+    """Put locked requirements into uv's cache, from where an offline installation takes them.
+
+    uv has no command for that: they are installed, as they will be later, into a folder that is dropped.
+
+    Raises FetchError (``offline-missing``, ``network-unreachable``, ``hash-mismatch``) and InstallError.
+    """
+    require_fitting_files(requirements, interpreter.minor)
+    if not requirements:
+        return
+    workspace.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=workspace.scratch, prefix="prefetch-") as name:
+        folder = Path(name)
+        install_requirements(
+            requirements,
+            ["--python", interpreter.path, "--target", folder / "dropped"],
+            folder=folder,
+            uv=open_uv(locations, offline=offline, run=run),
+            log=log,
+        )
+
+
+def download_torch(
+    pin: LockedTorch,
+    *,
+    interpreter: Interpreter,
+    workspace: Workspace,
+    locations: IndexLocations,
+    offline: bool = False,
+    log: Path | None = None,
+    progress: Progress = silent,
+    run: Runner = proc.run,
+) -> TorchReceipt:
+    """Make sure that the locked torch is on this machine: a local file, a kept archive, or uv's cache.
+
+    Raises InstallError ``torch-variant-missing`` and ``torch-hash-not-accepted``.
+    """
+    uv = open_uv(locations, offline=offline, run=run)
+    wheel = find_torch(
+        pin,
+        interpreter.minor,
+        locations=locations,
+        workspace=workspace,
+        offline=uv.offline,
+        progress=progress,
+    )
+    if wheel:
+        return torch_receipt(pin, wheel)
+    workspace.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=workspace.scratch, prefix="prefetch-") as name:
+        into: list[str | Path] = ["--python", interpreter.path, "--target", Path(name, "dropped")]
+        return install_torch_by_uv(pin, interpreter.minor, into, folder=Path(name), uv=uv, log=log)

@@ -1,0 +1,175 @@
+"""Whether an environment is still what its receipt says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sglforge.base.files import sha256_file
+from sglforge.errors import Finding, Severity
+from sglforge.provision.receipt import BuiltFile, Environment, RecordFile
+
+AGAIN = "nox -s install makes the environment again"
+DIST_INFO = ".dist-info"
+SHOWN_FILES = 20
+
+
+def quick(environment: Environment) -> tuple[Finding, ...]:
+    """Compare size, time and inode of every built file, and the RECORD of every other distribution.
+
+    Nothing is hashed: this is the check of a run that has nothing to do.
+    """
+    receipt = environment.receipt
+    findings = _interpreter(environment)
+    site = environment.site_packages
+    for built in receipt.built:
+        findings += _differing(built.name, *_stamps(site, built.files))
+    ours = {built.name for built in receipt.built}
+    for folder, record in receipt.records.items():
+        if (name := _distribution(folder)) not in ours:
+            findings += _differing(name, *_stamps(site, {f"{folder}/RECORD": record}))
+    findings += _added(site, receipt.records)
+    return tuple(findings)
+
+
+def full(environment: Environment) -> tuple[Finding, ...]:
+    """Hash everything: built files against the receipt, every other file against its RECORD.
+
+    Also found: distributions and files that came later, a torch that was replaced, files with two owners,
+    requirements of built packages that do not hold.
+    """
+    from sglforge.provision.distributions import loose_files, owned_twice, read_distributions
+    from sglforge.provision.requirements import judge_requirements
+
+    receipt, site = environment.receipt, environment.site_packages
+    findings = _interpreter(environment)
+    installed = read_distributions(site)
+    built = {entry.name: entry for entry in receipt.built}
+    for folder, record in receipt.records.items():
+        name = _distribution(folder)
+        distribution = installed.get(name)
+        if not distribution or distribution.info.name != folder:
+            findings += _differing(name, [], [folder])
+            continue
+        if name in built:
+            expected: Mapping[str, str | None] = {path: file.sha256 for path, file in built[name].files.items()}
+        else:
+            expected = {**distribution.files, f"{folder}/RECORD": record.sha256}
+        findings += _differing(name, *_hashes(site, expected))
+    findings += _added(site, receipt.records)
+    findings += duplicates(owned_twice(installed.values()))
+    if loose := [path for path in loose_files(site, installed.values()) if path not in set(receipt.loose)]:
+        findings.append(
+            _changed("site-packages", f"{len(loose)} files came later and belong to no distribution", loose)
+        )
+    declaring = [installed[name] for name in (*built, "torch") if name in installed]
+    held = (*receipt.omitted, *receipt.relaxed)
+    reasons = {_requirement_name(entry.requirement): entry.reason for entry in held}
+    findings += judge_requirements(declaring, installed, relaxed=reasons, python=receipt.python).unmet
+    return tuple(findings)
+
+
+def duplicates(owners: Mapping[str, tuple[str, ...]]) -> list[Finding]:
+    """Return one finding for each group of distributions that own the same files."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for path, names in owners.items():
+        groups.setdefault(names, []).append(path)
+    return [
+        Finding(
+            code="file-owned-twice",
+            severity=Severity.ERROR,
+            subject=", ".join(names),
+            message=f"{len(paths)} files belong to {' and '.join(names)}: the one installed last has won",
+            hint="leave one of them out of the stack",
+            detail=_shown(paths),
+        )
+        for names, paths in groups.items()
+    ]
+
+
+def _interpreter(environment: Environment) -> list[Finding]:
+    if os.access(environment.python, os.X_OK):
+        return []
+    base = environment.receipt.python.base
+    return [_changed("python", f"the environment's Python is gone; it was made from {base}", [])]
+
+
+def _stamps(site: Path, expected: Mapping[str, BuiltFile | RecordFile]) -> tuple[list[str], list[str]]:
+    """Return the paths whose size, time or inode is another, and those that are missing."""
+    changed: list[str] = []
+    missing: list[str] = []
+    try:
+        folder = os.open(site, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return changed, list(expected)
+    try:
+        for path, file in expected.items():
+            try:
+                status = os.stat(path, dir_fd=folder)
+            except OSError:
+                missing.append(path)
+                continue
+            if (status.st_size, status.st_mtime_ns, status.st_ino) != file[-3:]:
+                changed.append(path)
+    finally:
+        os.close(folder)
+    return changed, missing
+
+
+def _hashes(site: Path, expected: Mapping[str, str | None]) -> tuple[list[str], list[str]]:
+    """Return the paths that have another hash than expected, and those that are missing."""
+    changed: list[str] = []
+    missing: list[str] = []
+    for path, sha256 in expected.items():
+        try:
+            if sha256 and sha256_file(site / path) != sha256:
+                changed.append(path)
+        except OSError:
+            missing.append(path)
+    return changed, missing
+
+
+def _added(site: Path, records: Iterable[str]) -> list[Finding]:
+    try:
+        present = {entry.name for entry in os.scandir(site) if entry.name.endswith(DIST_INFO)}
+    except OSError:
+        return []  # every file is missing, and that is said already
+    return [
+        _changed(_distribution(folder), f"{_distribution(folder)} was installed later", [folder])
+        for folder in sorted(present - set(records))
+    ]
+
+
+def _differing(name: str, changed: list[str], missing: list[str]) -> list[Finding]:
+    """Return the finding about the files of one distribution, if there is one."""
+    if not changed and not missing:
+        return []
+    counts = [f"{len(paths)} {word}" for paths, word in ((changed, "changed"), (missing, "missing")) if paths]
+    detail = [*(f"changed: {path}" for path in changed), *(f"missing: {path}" for path in missing)]
+    message = f"{name} is not what was installed: files {', '.join(counts)}"
+    return [_changed(name, message, detail, code="torch-replaced" if name == "torch" else "environment-changed")]
+
+
+def _changed(subject: str, message: str, paths: list[str], *, code: str = "environment-changed") -> Finding:
+    return Finding(
+        code=code, severity=Severity.ERROR, subject=subject, message=message, hint=AGAIN, detail=_shown(paths)
+    )
+
+
+def _shown(paths: list[str]) -> tuple[str, ...]:
+    more = len(paths) - SHOWN_FILES
+    return (*paths[:SHOWN_FILES], *([f"and {more} more"] if more > 0 else []))
+
+
+def _distribution(path: str) -> str:
+    """Return the normalised name of the distribution that a dist-info path belongs to."""
+    folder = Path(path).parts[0]
+    return re.sub(r"[-_.]+", "-", folder.removesuffix(DIST_INFO).rpartition("-")[0]).lower()
+
+
+def _requirement_name(line: str) -> str:
+    from packaging.requirements import Requirement
+
+    return Requirement(line).name
