@@ -1,0 +1,1 @@
+"""A profile becomes a script that starts its server."""

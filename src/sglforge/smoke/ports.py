@@ -1,0 +1,55 @@
+"""TCP ports of the loopback: a free one, whether one is open, and who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+_LISTEN = "0A"  # include/net/tcp_states.h
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now; somebody else may still be faster."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_open(port: int) -> bool:
+    """Say whether somebody accepts connections on a port of the loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def holder(port: int) -> int | None:
+    """Return the pid of the process that listens on a port, None when /proc does not tell."""
+    inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listeners(Path("/proc/net") / table, port)}
+    for process in Path("/proc").iterdir():
+        if not (inodes and process.name.isdigit()):
+            continue
+        with contextlib.suppress(OSError):
+            if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
+                return int(process.name)
+    return None
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return "gone meanwhile"
+    return words.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def _listeners(table: Path, port: int) -> list[str]:
+    """Return the inodes of the sockets that listen on a port (proc_pid_net(5): local_address, st, inode)."""
+    try:
+        rows = [line.split() for line in table.read_text().splitlines()[1:]]
+    except OSError:
+        return []
+    return [row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port]

@@ -1,0 +1,1 @@
+"""The probes of smoke, each with the fault that only it catches."""

@@ -1,0 +1,45 @@
+"""All probes, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from sglforge.errors import ConfigError
+from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
+from sglforge.smoke.probes.load import PARALLEL
+from sglforge.smoke.probes.model import Probe
+from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
+from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
+
+PROBES: tuple[Probe, ...] = (
+    STARTED,
+    DECODE_SINGLE,
+    GREEDY_REPEAT,
+    FACTS,
+    PARALLEL,
+    JSON_SCHEMA,
+    SPEC_GAIN,
+    SPEC_PARITY,
+    ALIVE_AFTER,
+    STOPS_CLEAN,
+)
+
+
+def select(names: Sequence[str] | None) -> tuple[Probe, ...]:
+    """Return the probes of these names in running order; None means all.
+
+    Raises ConfigError ``unknown-probe``.
+    """
+    if names is None:
+        return PROBES
+    known = {probe.name: probe for probe in PROBES}
+    for name in names:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            raise ConfigError(
+                code="unknown-probe",
+                message=f"there is no probe {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+                hint=f"the probes are {', '.join(known)}",
+            )
+    return tuple(probe for probe in PROBES if probe.name in names)

@@ -1,0 +1,102 @@
+"""Probes of speculation: the draft is worth something, and it never changes what is said."""
+
+from __future__ import annotations
+
+from sglforge.smoke.generation import greedy
+from sglforge.smoke.probes.model import (
+    Judgement,
+    Need,
+    Observed,
+    Probe,
+    Subject,
+    Waves,
+    differs,
+    failed,
+    inconclusive,
+    passed,
+)
+
+LONG_TOKENS = 240
+MIN_TOKENS = 200
+# Draft tokens confirmed per verification: a draft of another model confirms about 0.02, one that fits 1 to 3.
+MIN_CORRECT_PER_STEP = 0.2
+_PARITY_TOKENS = 48
+
+
+def _ask_long(subject: Subject) -> Waves:
+    return ((greedy("long", subject.expectations.long_prompt, LONG_TOKENS),),)
+
+
+def _judge_gain(observed: Observed) -> Judgement:
+    one = observed.generations()["long"]
+    steps, correct = one.verify_steps, one.correct_drafts
+    if one.completion_tokens < MIN_TOKENS:
+        return inconclusive(
+            f"the model stopped after {one.completion_tokens} tokens; it takes {MIN_TOKENS} to judge a draft",
+            "give the profile a long-prompt that this model continues for longer",
+        )
+    if steps is None and correct is None:
+        return failed(
+            "spec-no-gain",
+            "the answer says nothing of speculation: the server runs without the profile's draft",
+            "look for a warning about speculation in the log: unsupported combinations are switched off",
+        )
+    steps = steps or 0
+    length = one.completion_tokens / steps if steps else 0.0
+    # releases before spec_num_correct_drafts: every step adds one token that no draft proposed
+    correct = max(one.completion_tokens - steps, 0) if correct is None else correct
+    evidence = {
+        "tokens": one.completion_tokens,
+        "verify_steps": steps,
+        "correct_drafts": correct,
+        "accept_length": length,
+    }
+    if not correct or correct < MIN_CORRECT_PER_STEP * steps:
+        return failed(
+            "spec-no-gain",
+            f"the draft does nothing: {correct} draft tokens were right in {steps} verifications over "
+            f"{one.completion_tokens} tokens (accept length {length:.2f}; 1.0 is no draft at all)",
+            "the draft's weights were not loaded, or it was made for another model; the text is not affected",
+            **evidence,
+        )
+    return passed(f"{correct} draft tokens right in {steps} verifications (accept length {length:.2f})", **evidence)
+
+
+def _ask_parity(subject: Subject) -> Waves:
+    smoke = subject.expectations
+    short = [(greedy(f"fact-{n}", fact.prompt, _PARITY_TOKENS),) for n, fact in enumerate(smoke.facts)]
+    return (*_ask_long(subject), *short)
+
+
+def _judge_parity(observed: Observed) -> Judgement:
+    plain, speculative = observed.control_generations(), observed.generations()
+    if plain.keys() != speculative.keys():
+        return inconclusive("the control server, the same profile without speculation, did not answer everything")
+    for name, expected in plain.items():
+        if not speculative[name].same_as(expected):
+            return differs(
+                observed.subject,
+                "spec-changes-text",
+                f"speculation changes the text of {name}: {speculative[name].first_difference(expected)}",
+                "verification accepts what the model would not say, or its KV rows are wrong",
+                texts=[expected.text, speculative[name].text],
+            )
+    tokens = sum(one.completion_tokens for one in plain.values())
+    return passed(f"the same {tokens} tokens in {len(plain)} texts with and without speculation")
+
+
+SPEC_GAIN = Probe(
+    name="spec-gain",
+    proves="the draft is loaded and fits the model",
+    needs=(Need.SPECULATION, Need.EXPECTATIONS),
+    requests=_ask_long,
+    judge=_judge_gain,
+)
+SPEC_PARITY = Probe(
+    name="spec-parity",
+    proves="speculation says what the model alone says",
+    needs=(Need.SPECULATION, Need.EXPECTATIONS),
+    requests=_ask_parity,
+    control_requests=_ask_parity,
+    judge=_judge_parity,
+)

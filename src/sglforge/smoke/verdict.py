@@ -1,0 +1,111 @@
+"""Verdicts: of one probe, and of a whole smoke test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sglforge.errors import Finding, Severity, Verdict
+
+ProbeVerdict = Literal["pass", "fail", "inconclusive", "skipped"]
+Scope = Literal["cpu-logic", "gpu"]
+
+NOT_PROVEN: Mapping[Scope, tuple[str, ...]] = {
+    "cpu-logic": (
+        "CUDA kernels",
+        "CUDA graphs and streams",
+        "tensor parallelism and NCCL",
+        "memory budgets and speed",
+        "models other than this one",
+    ),
+    "gpu": (
+        "speed and memory under load",
+        "contexts longer than the probes' prompts",
+        "models other than this one",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What one probe found; ``seconds`` is the time its requests took."""
+
+    name: str
+    proves: str
+    verdict: ProbeVerdict
+    message: str
+    seconds: float
+    scope: Scope
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    finding: Finding | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as part of the report's document."""
+        return {
+            "name": self.name,
+            "proves": self.proves,
+            "verdict": self.verdict,
+            "message": self.message,
+            "seconds": round(self.seconds, 3),
+            "scope": self.scope,
+            "evidence": dict(self.evidence),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeReport:
+    """The outcome of a smoke test: what was proven, what was not, and where to read it up."""
+
+    profile: str
+    scope: Scope
+    probes: tuple[ProbeResult, ...]
+    remarks: tuple[Finding, ...] = ()
+    seconds: float
+    seconds_to_ready: float | None
+    versions: Mapping[str, str | None]
+    log: Path
+    transcript: Path
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every fault and remark, in the order of the probes."""
+        return (*(probe.finding for probe in self.probes if probe.finding), *self.remarks)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the probes: one failure fails, one open question leaves the whole open."""
+        return overall(self.probes, self.remarks)
+
+    @property
+    def not_proven(self) -> tuple[str, ...]:
+        """What a pass of this scope says nothing about."""
+        return NOT_PROVEN[self.scope]
+
+    def to_json(self) -> dict[str, object]:
+        """Return CONTRACT's document."""
+        return {
+            "schema": 1,
+            "verdict": self.verdict,
+            "findings": [finding.to_json() for finding in self.findings],
+            "profile": self.profile,
+            "scope": self.scope,
+            "not_proven": list(self.not_proven),
+            "seconds": round(self.seconds, 3),
+            "seconds_to_ready": None if self.seconds_to_ready is None else round(self.seconds_to_ready, 3),
+            "versions": dict(self.versions),
+            "probes": [probe.to_json() for probe in self.probes],
+            "log": str(self.log),
+            "transcript": str(self.transcript),
+        }
+
+
+def overall(probes: Sequence[ProbeResult], remarks: Sequence[Finding] = ()) -> Verdict:
+    """Return the verdict over all probes; a test in which nothing was judged proves nothing."""
+    verdicts = {probe.verdict for probe in probes}
+    if "fail" in verdicts:
+        return "fail"
+    if "inconclusive" in verdicts or "pass" not in verdicts:
+        return "inconclusive"
+    return "warn" if any(finding.severity is Severity.WARNING for finding in remarks) else "pass"

@@ -1,0 +1,116 @@
+"""One request, one deadline; ports of the loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from sglforge.smoke import ports
+from sglforge.smoke.client import Request, send
+
+ASK = Request(name="x", path="/generate", body={"text": "ü"})
+
+
+def test_json_goes_out_and_comes_back(httpserver: HTTPServer) -> None:
+    httpserver.expect_oneshot_request("/generate", method="POST", json={"text": "ü"}).respond_with_json({"text": "é"})
+    answer = send(httpserver.url_for(""), ASK, timeout_s=10)
+    assert (answer.status, answer.response) == (200, {"text": "é"})
+    assert 0 < answer.seconds < 10
+
+
+def test_an_error_is_an_answer(httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/health").respond_with_data("no page", status=503)
+    answer = send(httpserver.url_for(""), Request(name="x", path="/health"), timeout_s=10)
+    assert (answer.status, answer.response) == (503, "no page")
+
+
+def test_no_proxy_stands_in_between(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    httpserver.expect_request("/generate").respond_with_json({})
+    assert send(httpserver.url_for(""), ASK, timeout_s=10).status == 200
+
+
+@contextmanager
+def server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Accept one connection and do with it what the test says."""
+    with socket.create_server((ports.LOOPBACK, 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                behave(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://{ports.LOOPBACK}:{listener.getsockname()[1]}"
+        thread.join(timeout=20)
+
+
+def test_silence_is_a_timeout() -> None:
+    released = threading.Event()
+
+    def wait(_connection: socket.socket) -> None:
+        released.wait(20)
+
+    with server(wait) as url:
+        answer = send(url, ASK, timeout_s=0.3)
+        released.set()
+    assert answer.status == "timeout"
+    assert answer.seconds >= 0.3
+
+
+def test_an_answer_that_drips_in_does_not_stretch_the_deadline() -> None:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(100):
+            time.sleep(0.1)
+            try:
+                connection.sendall(b"1\r\nx\r\n")
+            except OSError:
+                return
+
+    with server(drip) as url:
+        answer = send(url, ASK, timeout_s=0.5)
+    assert answer.status == "timeout"
+    assert answer.seconds < 5
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"])
+def test_a_dropped_connection_is_said(sent: bytes) -> None:
+    with server(lambda connection: connection.sendall(sent)) as url:
+        assert send(url, ASK, timeout_s=10).status == "disconnected"
+
+
+def test_nobody_there_is_disconnected() -> None:
+    assert send(f"http://{ports.LOOPBACK}:{ports.free_port()}", ASK, timeout_s=10).status == "disconnected"
+
+
+def test_a_port_is_open_while_somebody_listens_and_the_holder_is_known() -> None:
+    with socket.create_server((ports.LOOPBACK, 0)) as listener:
+        port = listener.getsockname()[1]
+        assert ports.is_open(port)
+        assert ports.holder(port) == os.getpid()
+    assert not ports.is_open(port)
+    assert ports.holder(port) is None
+
+
+def test_a_free_port_is_free() -> None:
+    assert not ports.is_open(ports.free_port())
+
+
+def test_commands_are_told_by_pid() -> None:
+    assert Path(sys.executable).name in ports.command_of(os.getpid())
+    assert ports.command_of(2**22 + 1) == "gone meanwhile"

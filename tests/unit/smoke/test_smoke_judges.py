@@ -1,0 +1,292 @@
+"""The judges, on answers in the form that SGLang 0.5.23 gives them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from sglforge.config.model import FactProbe, Profile, SmokeExpectations, Speculation
+from sglforge.smoke.client import Answer, Request, Status
+from sglforge.smoke.generation import generation
+from sglforge.smoke.probes.catalog import PROBES, select
+from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
+from sglforge.smoke.probes.load import PARALLEL
+from sglforge.smoke.probes.model import Judgement, Observed, Probe, Subject, judge
+from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
+from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
+from sglforge.smoke.server import Stopped
+from sglforge.smoke.transcript import Exchange
+from sglforge.smoke.verdict import ProbeResult, Scope, overall
+
+PROFILE = Profile(
+    name="toy",
+    description="A toy.",
+    target="cpu",
+    model="somebody/something",
+    speculation=Speculation(algorithm="EAGLE", draft_model="somebody/draft"),
+    smoke=SmokeExpectations(
+        facts=[FactProbe(prompt="The capital of France is", contains="Paris")],
+        long_prompt="Once",
+        json_prompt="JSON:",
+        json_schema='{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}',
+    ),
+)
+CPU = Subject(profile=PROFILE, scope="cpu-logic")
+
+
+def sglang(text: str, *, finish: str = "length", **meta: object) -> dict[str, Any]:
+    """Return what SGLang 0.5.23 answers to /generate, one token a letter."""
+    return {
+        "text": text,
+        "output_ids": [ord(letter) for letter in text],
+        "meta_info": {
+            "id": "138d0de054a6",
+            "finish_reason": {"type": finish, "length": len(text)},
+            "prompt_tokens": 6,
+            "completion_tokens": len(text),
+            "cached_tokens": 0,
+            "e2e_latency": 0.2,
+            **meta,
+        },
+    }
+
+
+def answers(probe: Probe, response: object, status: Status = 200, subject: Subject = CPU) -> tuple[Exchange, ...]:
+    """Return the same answer to every request of a probe."""
+    return tuple(
+        Exchange(
+            probe=probe.name,
+            server="profile",
+            request=request,
+            answer=Answer(status=status, seconds=1.0, response=response),
+        )
+        for wave in probe.requests(subject)
+        for request in wave
+    )
+
+
+def judged(probe: Probe, response: object, status: Status = 200, **observed: Any) -> Judgement:
+    return judge(probe, Observed(subject=CPU, exchanges=answers(probe, response, status), **observed))
+
+
+def test_every_probe_says_what_it_proves_and_has_a_name_of_its_own() -> None:
+    assert len({probe.name for probe in PROBES}) == len(PROBES)
+    assert len({probe.proves for probe in PROBES}) == len(PROBES)
+    assert select(None) == PROBES
+    assert select(["facts", "started"]) == (STARTED, FACTS)
+
+
+@pytest.mark.parametrize("probe", [p for p in PROBES if p.requests(CPU) and p is not ALIVE_AFTER], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    ("status", "ended", "code", "words"),
+    [
+        ("timeout", None, "decode-hang", ["timeout", "health is 200"]),
+        ("disconnected", "killed by SIGKILL", "server-died", ["SIGKILL"]),
+        ("disconnected", None, "request-failed", ["disconnected"]),
+        (500, None, "request-failed", ["500", "out of pages"]),
+        (200, None, "request-failed", ["200"]),
+    ],
+)
+def test_a_missing_answer_fails_its_probe(
+    probe: Probe, status: Status, ended: str | None, code: str, words: list[str]
+) -> None:
+    judgement = judged(probe, {"error": "out of pages"}, status, ended=ended, health="200")
+    assert (judgement.verdict, judgement.code) == ("fail", code)
+    assert all(word in judgement.message for word in words)
+
+
+@pytest.mark.parametrize(
+    ("meta", "verdict", "words"),
+    [
+        ({"spec_verify_ct": 80, "spec_num_correct_drafts": 160}, "pass", ["160", "3.00"]),
+        ({"spec_verify_ct": 212, "spec_num_correct_drafts": 28}, "fail", ["draft", "1.13"]),
+        ({"spec_verify_ct": 240, "spec_num_correct_drafts": 0, "spec_accept_length": 1.02}, "fail", ["draft", "1.0"]),
+        ({"spec_verify_ct": 80}, "pass", ["160"]),  # releases that count no drafts
+        ({"spec_verify_ct": 235}, "fail", ["draft"]),
+        ({}, "fail", ["without the profile's draft"]),
+        ({"spec_verify_ct": 0, "spec_num_correct_drafts": 0}, "fail", ["draft"]),
+    ],
+)
+def test_a_draft_must_be_worth_something(meta: dict[str, Any], verdict: str, words: list[str]) -> None:
+    judgement = judged(SPEC_GAIN, sglang("x" * 240, **meta))
+    assert judgement.verdict == verdict
+    assert judgement.code == ("spec-no-gain" if verdict == "fail" else "")
+    assert all(word in judgement.message for word in words)
+
+
+def test_a_short_text_says_nothing_about_a_draft() -> None:
+    judgement = judged(SPEC_GAIN, sglang("x" * 199, finish="stop", spec_verify_ct=60, spec_num_correct_drafts=139))
+    assert judgement.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "verdict"),
+    [
+        ('{"a": 1}', "stop", "pass"),
+        ('{"a": "one"}', "stop", "fail"),
+        ("{}", "stop", "fail"),
+        ('{"a": 1', "stop", "fail"),
+        ('{"a":           ', "length", "inconclusive"),
+        ("Paris is the capital", "length", "fail"),
+    ],
+)
+def test_json_is_judged_by_its_schema(text: str, finish: str, verdict: str) -> None:
+    assert judged(JSON_SCHEMA, sglang(text, finish=finish)).verdict == verdict
+
+
+def test_a_schema_that_nobody_checks_is_no_pass() -> None:
+    assert PROFILE.smoke
+    smoke = PROFILE.smoke.model_copy(update={"json_schema": '{"anyOf": [{"type": "null"}]}'})
+    subject = Subject(profile=PROFILE.model_copy(update={"smoke": smoke}), scope="cpu-logic")
+    judgement = judge(
+        JSON_SCHEMA, Observed(subject=subject, exchanges=answers(JSON_SCHEMA, sglang("{}", finish="stop")))
+    )
+    assert judgement.verdict == "inconclusive"
+    assert "anyOf" in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (sglang("x" * 16), ""),
+        (sglang("x" * 9, finish="stop"), ""),
+        (sglang("x" * 15), "tokens-lost"),
+        (sglang("x" * 16) | {"output_ids": [1] * 12}, "tokens-lost"),
+        (sglang(""), "empty-completion"),
+        (sglang("x" * 16) | {"text": ""}, "empty-completion"),
+    ],
+)
+def test_a_completion_has_the_tokens_that_were_asked_for(response: object, code: str) -> None:
+    assert judged(DECODE_SINGLE, response).code == code
+
+
+def test_a_known_answer_that_is_missing_is_quoted() -> None:
+    judgement = judged(FACTS, sglang(" Lyons."))
+    assert judgement.code == "fact-wrong"
+    assert all(word in judgement.message for word in ("Lyons", "Paris", "capital of France"))
+    assert judged(FACTS, sglang(" Paris.")).verdict == "pass"
+
+
+def changed(exchanges: tuple[Exchange, ...], name: str, response: object) -> tuple[Exchange, ...]:
+    """Return the exchanges with another answer to one request."""
+    return tuple(
+        dataclasses.replace(e, answer=dataclasses.replace(e.answer, response=response)) if e.request.name == name else e
+        for e in exchanges
+    )
+
+
+@pytest.mark.parametrize(("scope", "verdict"), [("cpu-logic", "fail"), ("gpu", "inconclusive")])
+@pytest.mark.parametrize(
+    ("probe", "name", "code"),
+    [
+        (GREEDY_REPEAT, "repeat-2", "greedy-not-repeatable"),
+        (SPEC_PARITY, "long", "spec-changes-text"),
+        (PARALLEL, "together-3", "garbage-under-concurrency"),
+    ],
+)
+def test_another_text_fails_on_a_cpu_and_is_open_on_a_gpu(
+    probe: Probe, name: str, code: str, scope: Scope, verdict: str
+) -> None:
+    subject = dataclasses.replace(CPU, scope=scope)
+    same = answers(probe, sglang("abc"))
+    sound = Observed(subject=subject, exchanges=same, control=same)
+    assert judge(probe, sound).verdict == "pass"
+    judgement = judge(probe, dataclasses.replace(sound, exchanges=changed(same, name, sglang("abx"))))
+    assert judgement.verdict == verdict
+    assert judgement.code == (code if verdict == "fail" else "")
+    assert "token 2 is 120 instead of 99" in judgement.message
+
+
+def test_a_text_that_differs_alone_too_is_speculations_doing() -> None:
+    same = answers(PARALLEL, sglang("abc"))
+    both = changed(changed(same, "together-3", sglang("abx")), "alone-3", sglang("abx"))
+    judgement = judge(PARALLEL, Observed(subject=CPU, exchanges=both, control=same))
+    assert judgement.code == "spec-changes-text"
+
+
+@pytest.mark.parametrize("probe", [SPEC_PARITY, PARALLEL])
+def test_without_the_control_servers_texts_nothing_is_compared(probe: Probe) -> None:
+    assert judged(probe, sglang("abc")).verdict == "inconclusive"
+
+
+def test_a_server_that_is_silent_afterwards_died_after_a_success() -> None:
+    judgement = judged(ALIVE_AFTER, None, "disconnected", ended="killed by SIGKILL", health="disconnected")
+    assert judgement.code == "server-died-after-success"
+    assert "after" in judgement.message
+    assert "SIGKILL" in judgement.message
+
+
+def test_a_traceback_is_charged_to_the_time_it_came() -> None:
+    trace = "Traceback (most recent call last):\n  File x\nValueError: no\n"
+    early = Observed(subject=CPU, ready_log=f"up\n{trace}", log=f"up\n{trace}more\n")
+    assert judge(STARTED, early).code == "swallowed-traceback"
+    late = dataclasses.replace(
+        early, ready_log="up\n", log=f"up\n{trace}", exchanges=answers(ALIVE_AFTER, sglang("abcd"))
+    )
+    assert judge(STARTED, late).verdict == "pass"
+    assert judge(ALIVE_AFTER, late).code == "swallowed-traceback"
+    assert judge(ALIVE_AFTER, dataclasses.replace(late, log="up\nmore\n")).verdict == "pass"
+
+
+CLEAN = Stopped(seconds=1.0, status="exit status 0", ended_before=False, forced=False, orphans=(), port_open=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "word"),
+    [
+        ({}, "pass", "SIGTERM was enough"),
+        ({"forced": True}, "fail", "killed"),
+        ({"orphans": ("pid 7 (sleep)",)}, "fail", "pid 7 (sleep)"),
+        ({"port_open": True}, "fail", "port"),
+        ({"ended_before": True}, "skipped", "by itself"),
+        ({"ended_before": True, "orphans": ("pid 7 (sleep)",)}, "fail", "pid 7"),
+    ],
+)
+def test_stopping_leaves_nothing(change: dict[str, Any], verdict: str, word: str) -> None:
+    stops = (("control", CLEAN), ("profile", dataclasses.replace(CLEAN, **change)))
+    judgement = judge(STOPS_CLEAN, Observed(subject=CPU, stops=stops))
+    assert judgement.verdict == verdict
+    assert word in judgement.message
+
+
+@pytest.mark.parametrize(
+    "response", [None, "text", {}, {"text": "x"}, {"text": 1, "meta_info": {}}, {"text": "x", "meta_info": {}}, []]
+)
+def test_what_is_not_a_continuation_is_none(response: object) -> None:
+    assert generation(response) is None
+
+
+def test_texts_are_compared_where_there_are_no_tokens() -> None:
+    bare = {"text": "abc", "meta_info": {"completion_tokens": 2, "finish_reason": None}}
+    one, other = generation(bare), generation(bare | {"text": "abx"})
+    assert one
+    assert other
+    assert one.output_ids is None
+    assert one.same_as(one)
+    assert not one.same_as(other)
+    assert one.first_difference(other) == "character 2 is 'c' instead of 'x'"
+    assert one.finish == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (["pass", "skipped"], "pass"),
+        (["pass", "inconclusive", "skipped"], "inconclusive"),
+        (["pass", "inconclusive", "fail"], "fail"),
+        (["skipped"], "inconclusive"),
+        ([], "inconclusive"),
+    ],
+)
+def test_the_whole_is_as_bad_as_its_worst_part(verdicts: list[Any], expected: str) -> None:
+    probes = [
+        ProbeResult(name="x", proves="x", verdict=verdict, message="", seconds=0.0, scope="gpu") for verdict in verdicts
+    ]
+    assert overall(probes) == expected
+
+
+def test_requests_know_their_method() -> None:
+    assert Request(name="x", path="/x").method == "GET"
+    assert Request(name="x", path="/x", body={}).method == "POST"

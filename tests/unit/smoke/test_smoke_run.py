@@ -1,0 +1,401 @@
+"""Smoke tests of a fake server: every fault is caught by its probe, a sound server passes, nothing is left over.
+
+Run as a program (``test_smoke_run.py FOLDER``) it is one smoke test that somebody may interrupt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sglforge.base import files, proc, runrecord
+from sglforge.base.ids import Sha256
+from sglforge.base.runrecord import RunRecord
+from sglforge.config.model import FactProbe, Profile, SmokeExpectations, Speculation, Target
+from sglforge.errors import ConfigError, Severity, SmokeError
+from sglforge.smoke import ports
+from sglforge.smoke.probes.catalog import PROBES
+from sglforge.smoke.run import run
+from sglforge.smoke.verdict import SmokeReport
+
+ROOT = Path(__file__).parents[3]
+CPU = Target(name="cpu", description="This machine's CPU.", kind="cpu")
+GPU = Target(name="sm120", description="A GPU.", kind="cuda")
+SCHEMA = (
+    '{"type": "object", "properties": {"city": {"type": "string"}, "country": {"type": "string"}},'
+    ' "required": ["city", "country"], "additionalProperties": false}'
+)
+SMOKE = SmokeExpectations(
+    facts=[
+        FactProbe(prompt="The capital of France is", contains="Paris"),
+        FactProbe(prompt="One and one is", contains="two"),
+    ],
+    long_prompt="Tell me a story.",
+    json_prompt="The capital of France as JSON:",
+    json_schema=SCHEMA,
+)
+EVERYTHING = [probe.name for probe in PROBES]
+SPECULATIVE = {"spec-gain", "spec-parity"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeEnvironment:
+    """An environment whose interpreter starts the fake server."""
+
+    path: Path
+    name: str = "fake.cpu"
+
+    @property
+    def python(self) -> Path:
+        return self.path / "bin" / "python"
+
+    @property
+    def receipt_sha256(self) -> Sha256:
+        return files.sha256_file(self.path / "receipt.json")
+
+
+def make_profile(fault: str = "", *, speculative: bool = False, **changes: object) -> Profile:
+    profile = Profile(
+        name="fake",
+        description="The fake server.",
+        target="cpu",
+        model="nobody/nothing",
+        environment={"FAKE_FAULT": fault},
+        speculation=Speculation(algorithm="EAGLE", draft_model="nobody/draft") if speculative else None,
+        start_timeout_s=20.0,
+        request_timeout_s=10.0,
+        smoke=SMOKE,
+    )
+    return profile.model_copy(update=changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where smoke tests of the fake server run; every process of theirs carries the mark of the run record."""
+
+    environment: FakeEnvironment
+    record: RunRecord
+
+    def run(
+        self,
+        profile: Profile,
+        *,
+        target: Target = CPU,
+        probes: list[str] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+        stop_grace_s: float = 10.0,
+    ) -> SmokeReport:
+        return run(
+            profile,
+            environment=self.environment,
+            catalog_root=ROOT,
+            target=target,
+            record=self.record,
+            probes=probes,
+            progress=progress,
+            stop_grace_s=stop_grace_s,
+        )
+
+
+def make_bench(folder: Path) -> Bench:
+    environment = FakeEnvironment(path=folder / "it's an $environment")
+    program = shlex.join([sys.executable, str(Path(__file__).parent / "fake_server.py")])
+    files.write_text(environment.python, f'#!/bin/sh\nexec {program} "$@"\n', mode=0o755)
+    files.write_text(environment.path / "receipt.json", "{}\n")
+    record = runrecord.start(folder / "runs")
+    os.environ["SMOKE_BENCH"] = str(folder)
+    return Bench(environment=environment, record=record)
+
+
+def survivors(folder: Path) -> list[str]:
+    """Return the command lines of the processes that carry a bench's mark, but for our own."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            try:
+                marked = f"SMOKE_BENCH={folder}\0".encode() in (process / "environ").read_bytes()
+                command = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if marked and command:
+                found.append(command.replace(b"\0", b" ").decode())
+    return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("SMOKE_BENCH", "")  # restored afterwards
+    monkeypatch.setattr("sglforge.smoke.run._SETTLE_S", 0.4)  # the fake server dies faster than SGLang
+    return make_bench(tmp_path)
+
+
+def verdicts(report: SmokeReport) -> dict[str, str]:
+    return {probe.name: probe.verdict for probe in report.probes}
+
+
+def failures(report: SmokeReport) -> dict[str, str]:
+    """Return the code of every probe that failed."""
+    return {p.name: p.finding.code for p in report.probes if p.verdict == "fail" and p.finding}
+
+
+@pytest.mark.parametrize("speculative", [False, True])
+def test_a_sound_server_passes_every_probe(bench: Bench, tmp_path: Path, speculative: bool) -> None:
+    notes: list[str] = []
+    report = bench.run(make_profile(speculative=speculative), progress=notes.append)
+    assert failures(report) == {}
+    skipped = set() if speculative else SPECULATIVE
+    assert verdicts(report) == {name: "skipped" if name in skipped else "pass" for name in EVERYTHING}
+    assert (report.verdict, report.findings, report.scope) == ("pass", (), "cpu-logic")
+    assert "CUDA kernels" in report.not_proven
+    assert report.seconds_to_ready is not None
+    assert report.seconds_to_ready > 0
+    assert report.versions["sglang"] == "0.0.fake"
+    assert any("profile server: parallel" in note for note in notes)
+    assert any("control server" in note for note in notes) == speculative
+    assert survivors(tmp_path) == []
+
+
+def test_the_report_and_the_transcript_are_contracts_documents(bench: Bench) -> None:
+    report = bench.run(make_profile(speculative=True))
+    document = json.loads(json.dumps(report.to_json()))
+    assert document["schema"] == 1
+    assert (document["verdict"], document["findings"]) == ("pass", [])
+    assert document["scope"] == "cpu-logic"
+    assert [probe["name"] for probe in document["probes"]] == EVERYTHING
+    assert all(probe["scope"] == "cpu-logic" for probe in document["probes"])
+
+    transcript = json.loads(report.transcript.read_text())
+    assert transcript["schema"] == 1
+    assert "Application startup complete" in transcript["log"]
+    assert "sglang.launch_server" in transcript["argv"]
+    assert {"probe", "request", "status", "seconds", "response"} <= set(transcript["steps"][0])
+    assert {step["server"] for step in transcript["steps"]} == {"control", "profile"}
+    assert {step["probe"] for step in transcript["steps"]} == set(EVERYTHING) - {"started", "stops-clean"}
+    events = [json.loads(line) for line in (bench.record.folder / "events.jsonl").read_text().splitlines()]
+    assert [event["name"] for event in events if event["event"] == "probe"] == EVERYTHING
+
+
+FAULTS: dict[str, dict[str, str]] = {
+    "dies-at-start": {"started": "server-died"},
+    "traceback": {"started": "swallowed-traceback"},
+    "loses-a-token": {"decode-single": "tokens-lost"},
+    "empty": {"decode-single": "empty-completion", "facts": "fact-wrong", "json-schema": "json-invalid"},
+    "refuses": dict.fromkeys(["decode-single", "greedy-repeat", "facts", "parallel", "json-schema"], "request-failed"),
+    "not-repeatable": {"greedy-repeat": "greedy-not-repeatable", "parallel": "garbage-under-concurrency"},
+    "wrong-fact": {"facts": "fact-wrong"},
+    "garbage-together": {"parallel": "garbage-under-concurrency"},
+    "invalid-json": {"json-schema": "json-invalid"},
+    "wrong-json": {"json-schema": "json-invalid"},
+    "open-json": {"json-schema": "json-invalid"},
+    "dies-in-decode": {"facts": "server-died", "alive-after": "server-died-after-success"},
+    "dies-after-json": {"alive-after": "server-died-after-success"},
+    "leaves-a-child": {"stops-clean": "server-stop-unclean"},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_caught_by_its_probe(bench: Bench, tmp_path: Path, fault: str) -> None:
+    report = bench.run(make_profile(fault))
+    assert failures(report) == FAULTS[fault]
+    assert report.verdict == "fail"
+    assert [finding.code for finding in report.findings] == list(FAULTS[fault].values())
+    assert survivors(tmp_path) == []
+
+
+SPECULATIVE_FAULTS: dict[str, dict[str, str]] = {
+    "no-acceptance": {"spec-gain": "spec-no-gain"},
+    "no-speculation": {"spec-gain": "spec-no-gain"},
+    "speculation-changes-text": {"parallel": "spec-changes-text", "spec-parity": "spec-changes-text"},
+    "garbage-together": {"parallel": "garbage-under-concurrency"},
+    "raises-while-serving": {"alive-after": "swallowed-traceback"},
+    "hangs-after-200-tokens": {"spec-gain": "decode-hang"},
+}
+
+
+@pytest.mark.parametrize("fault", SPECULATIVE_FAULTS)
+def test_each_fault_of_speculation_is_caught_by_its_probe(bench: Bench, fault: str) -> None:
+    report = bench.run(make_profile(fault, speculative=True, request_timeout_s=2.0))
+    assert failures(report) == SPECULATIVE_FAULTS[fault]
+    assert report.verdict == "fail"
+
+
+def test_a_hang_names_the_time_and_the_health_that_lies(bench: Bench) -> None:
+    report = bench.run(make_profile("hangs-after-200-tokens", speculative=True, request_timeout_s=1.0))
+    hang = next(finding for finding in report.findings if finding.code == "decode-hang")
+    assert "timeout" in hang.message
+    assert "health is 200" in hang.message
+    assert verdicts(report)["spec-parity"] == "skipped"
+
+
+def test_why_a_server_died_at_the_start_is_said(bench: Bench) -> None:
+    (finding,) = bench.run(make_profile("dies-at-start")).findings
+    assert "exit status 3" in finding.message
+    assert "AttributeError: no threshold" in finding.message
+    assert any("Traceback" in line for line in finding.detail)
+
+
+def test_a_server_that_is_never_ready_is_given_up(bench: Bench, tmp_path: Path) -> None:
+    report = bench.run(make_profile("never-ready", start_timeout_s=2.0))
+    assert failures(report) == {"started": "server-start-timeout"}
+    assert "warming up" in report.findings[0].message
+    assert set(verdicts(report).values()) == {"fail", "skipped"}
+    assert survivors(tmp_path) == []
+
+
+def test_health_without_a_decode_is_not_ready(bench: Bench) -> None:
+    report = bench.run(make_profile("hangs-at-first-token", start_timeout_s=2.0))
+    assert failures(report) == {"started": "healthy-but-no-decode"}
+    assert "health is 200" in report.findings[0].message
+    assert "completion" in report.findings[0].message
+
+
+def test_a_dead_scheduler_is_not_waited_for_until_the_last_second(bench: Bench) -> None:
+    profile = make_profile("hangs-at-first-token,traceback", start_timeout_s=60.0, request_timeout_s=1.0)
+    start = time.monotonic()
+    report = bench.run(profile)
+    assert failures(report) == {"started": "healthy-but-no-decode"}
+    assert "AttributeError" in report.findings[0].message
+    assert time.monotonic() - start < 30.0
+
+
+def test_a_server_that_ignores_sigterm_is_killed_and_told_on(bench: Bench, tmp_path: Path) -> None:
+    report = bench.run(make_profile("ignores-sigterm"), stop_grace_s=0.5)
+    assert failures(report) == {"stops-clean": "server-stop-unclean"}
+    assert "killed" in report.findings[0].message
+    assert survivors(tmp_path) == []
+
+
+def test_a_child_left_behind_is_named(bench: Bench) -> None:
+    report = bench.run(make_profile("leaves-a-child"), probes=["stops-clean"])
+    assert "time.sleep(600)" in report.findings[0].message
+
+
+def test_the_older_route_of_model_info_will_do(bench: Bench) -> None:
+    assert bench.run(make_profile("old-route")).verdict == "pass"
+
+
+def test_a_broken_control_server_leaves_parity_open(bench: Bench) -> None:
+    report = bench.run(make_profile("control-dies", speculative=True))
+    assert verdicts(report)["spec-parity"] == "inconclusive"
+    assert verdicts(report)["parallel"] == "inconclusive"
+    assert report.verdict == "inconclusive"
+    remark = next(finding for finding in report.findings if finding.subject == "control server")
+    assert (remark.code, remark.severity) == ("server-died", Severity.WARNING)
+
+
+def test_a_model_that_stops_early_leaves_the_draft_unjudged(bench: Bench) -> None:
+    report = bench.run(make_profile("stops-early", speculative=True))
+    assert verdicts(report)["spec-gain"] == "inconclusive"
+    assert report.verdict == "inconclusive"
+    assert "200" in report.findings[0].message
+
+
+def test_without_expectations_the_rest_is_still_probed(bench: Bench) -> None:
+    report = bench.run(make_profile(speculative=True, smoke=None))
+    expected = {"started", "decode-single", "greedy-repeat", "alive-after", "stops-clean"}
+    assert {name for name, verdict in verdicts(report).items() if verdict == "pass"} == expected
+    assert all("[smoke]" in probe.message for probe in report.probes if probe.verdict == "skipped")
+
+
+def test_on_a_gpu_a_different_text_is_an_open_question(bench: Bench) -> None:
+    report = bench.run(make_profile("garbage-together"), target=GPU)
+    assert verdicts(report)["parallel"] == "inconclusive"
+    assert (report.verdict, report.scope) == ("inconclusive", "gpu")
+    assert "CUDA kernels" not in report.not_proven
+
+
+def test_chosen_probes_only(bench: Bench) -> None:
+    assert verdicts(bench.run(make_profile(), probes=["facts"])) == {"facts": "pass"}
+
+
+def test_an_unknown_probe_is_told_before_anything_starts(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'facts'") as caught:
+        bench.run(make_profile(), probes=["fatcs"])
+    assert caught.value.code == "unknown-probe"
+
+
+def test_a_taken_port_names_its_holder(bench: Bench) -> None:
+    with socket.create_server((ports.LOOPBACK, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SmokeError) as caught:
+            bench.run(make_profile(port=port))
+    assert caught.value.code == "port-taken"
+    assert f"port {port}" in caught.value.message
+    assert f"pid {os.getpid()}" in caught.value.message
+
+
+def test_a_port_of_the_profile_is_used(bench: Bench) -> None:
+    port = ports.free_port()
+    report = bench.run(make_profile(port=port), probes=["facts"])
+    assert report.verdict == "pass"
+    assert str(port) in json.loads(report.transcript.read_text())["argv"]
+
+
+def test_a_lost_race_for_a_free_port_is_run_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = [ports.free_port(), ports.free_port()]
+    monkeypatch.setattr(ports, "free_port", lambda: offered.pop(0))
+    lost = offered[0]
+    report = bench.run(make_profile("loses-port", environment={"FAKE_FAULT": f"loses-port-{lost}"}), probes=["facts"])
+    assert report.verdict == "pass"
+    assert offered == []
+
+
+def test_a_changed_environment_is_refused(bench: Bench) -> None:
+    class Stale(FakeEnvironment):
+        @property
+        def receipt_sha256(self) -> Sha256:
+            return Sha256("0" * 64)
+
+    stale = Bench(environment=Stale(path=bench.environment.path), record=bench.record)
+    report = stale.run(make_profile())
+    assert failures(report) == {"started": "launch-refused"}
+    assert "has changed" in report.findings[0].message
+
+
+@pytest.mark.parametrize("when", ["control server: starting", "profile server: facts", "stopping"])
+def test_nothing_survives_an_interruption(bench: Bench, tmp_path: Path, when: str) -> None:
+    def interrupt(note: str) -> None:
+        if note.startswith(when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(make_profile(speculative=True), progress=interrupt)
+    assert survivors(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("fault", ["leaves-a-child", "ignores-sigterm"])
+def test_nothing_survives_our_own_death(tmp_path: Path, number: signal.Signals, fault: str) -> None:
+    log = tmp_path / "driver.log"
+    driver = proc.spawn([sys.executable, __file__, str(tmp_path), fault], log=log)
+    try:
+        wait_until(lambda: "facts" in log.read_text())
+        assert len(survivors(tmp_path)) >= 1
+        os.kill(driver.pid, number)
+        wait_until(lambda: driver.poll() is not None)
+        wait_until(lambda: not survivors(tmp_path))
+    finally:
+        driver.stop(grace_s=1.0)
+
+
+def wait_until(happened: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    make_bench(Path(sys.argv[1])).run(
+        make_profile(sys.argv[2]), progress=lambda note: print(note, flush=True), stop_grace_s=1.0
+    )
