@@ -1,0 +1,202 @@
+"""Sessions of sglforge: each installs it and calls one verb, or runs one of the project's own checks.
+
+``nox -s build`` builds and proves a server; arguments after ``--`` go to the verb. All verbs share one
+environment, ``.nox/sglforge``, which is made again when ``pyproject.toml`` changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+ENGINE = ROOT / ".nox" / "sglforge"
+
+nox.needs_version = ">=2025.10.14"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests"]
+
+VERBS = {
+    "doctor": "Probe this machine and judge it against stack and target.",
+    "lock": "Resolve sources and requirements to versions and hashes; writes locks/.",
+    "fetch": "Fetch and verify everything a build needs; afterwards --offline works.",
+    "patch": "Apply the patch series and check its contracts (--diff, --tree DIR).",
+    "plan": "Show what would be built and why (--explain).",
+    "build": "Build, install, serve and prove; a second time, cite the stored proof.",
+    "check": "Judge wheel files.",
+    "install": "Install the built wheels into an environment.",
+    "verify": "Compare the environment with its receipt, file by file.",
+    "render": "Render a profile to a launch script.",
+    "smoke": "Start the server, send real decode requests, judge the answers.",
+    "explain": "Print the page of a finding.",
+}
+
+
+def _verb_session(verb: str, summary: str) -> None:
+    def session(session: nox.Session) -> None:
+        engine = _engine(session)
+        session.run(str(engine), verb, *session.posargs, external=True, interrupt_timeout=30, terminate_timeout=10)
+
+    session.__doc__ = summary
+    nox.session(session, name=verb, venv_backend="none", default=False)
+
+
+for _name, _summary in VERBS.items():
+    _verb_session(_name, _summary)
+
+
+@nox.session(default=False)
+def lint(session: nox.Session) -> None:
+    """Check style, spelling, imports between layers, and shell scripts."""
+    _install(session, "--group", "lint", "-e", ".")
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+    session.run("lint-imports")
+    session.run("typos")
+    session.run("python", "docs/generate.py", "--check")
+    session.run("shellcheck", ".ci/run")
+
+
+@nox.session(default=False)
+def types(session: nox.Session) -> None:
+    """Check types strictly, tests included."""
+    _install(session, "--group", "types", "-e", ".")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session(default=False)
+def tests(session: nox.Session) -> None:
+    """Run unit, golden and property tests."""
+    _install(session, "--group", "tests", "-e", ".")
+    session.run(
+        "pytest", "-n", "2", "-m", "not integration", "--ignore=tests/unit/kernels", "--ignore=tests/unit/models",
+        *session.posargs,
+    )  # fmt: skip
+
+
+@nox.session(default=False)
+def kernels(session: nox.Session) -> None:
+    """Test the CPU kernels and the shipped models with the torch of the built environment (after build)."""
+    python = _environment_python(session)
+    _install(session, "--group", "tests")
+    tools = Path(
+        session.virtualenv.location,
+        "lib",
+        f"python{sys.version_info.major}.{sys.version_info.minor}",
+        "site-packages",
+    )
+    session.run(
+        python, "-P", "-m", "pytest", "tests/unit/kernels", "tests/unit/models", *session.posargs,
+        env={"PYTHONPATH": str(tools)}, external=True,
+    )  # fmt: skip
+
+
+@nox.session(default=False)
+def models(session: nox.Session) -> None:
+    """Train the tiny models again (minutes), or judge the shipped ones: -- --check."""
+    session.run(_environment_python(session), "-P", "models/make.py", *session.posargs, external=True)
+
+
+@nox.session(default=False)
+def integration(session: nox.Session) -> None:
+    """Run the tests that build, install and serve for real (minutes; needs the package registries)."""
+    _install(session, "--group", "tests", "-e", ".")
+    session.run("pytest", "-m", "integration", *session.posargs, interrupt_timeout=30, terminate_timeout=10)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Write the generated reference and check links; with -- --check only look."""
+    _install(session, "-e", ".")
+    session.run("python", "docs/generate.py", *session.posargs)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure against peers, side by side; the raw figures go to benchmarks/results/ (after build)."""
+    _install(session, "-e", ".", "fromager")
+    session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+def _engine(session: nox.Session) -> Path:
+    """Return the command ``sglforge`` of the shared environment, made first if it is not current."""
+    command = ENGINE / "bin" / "sglforge"
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    stamp = ENGINE / "current"
+    if command.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return command
+    uv = _uv()
+    environment = _index_environment(session)
+    if uv:
+        session.run(
+            uv,
+            "venv",
+            "--quiet",
+            "--clear",
+            "--python",
+            sys.executable,
+            str(ENGINE),
+            external=True,
+            env=environment,
+        )
+        session.run(
+            uv, "pip", "install", "--quiet", "--python", str(ENGINE / "bin" / "python"), "-e", str(ROOT),
+            external=True, env=environment,
+        )  # fmt: skip
+    else:
+        session.run(sys.executable, "-m", "venv", "--clear", str(ENGINE), external=True)
+        session.run(str(ENGINE / "bin" / "python"), "-m", "pip", "install", "--quiet", "-e", str(ROOT), external=True)
+    stamp.write_text(wanted)
+    return command
+
+
+def _environment_python(session: nox.Session) -> str:
+    """Return the interpreter of the environment that ``nox -s build`` made."""
+    printed = session.run(str(_engine(session)), "verify", "--json", "--quiet", external=True, silent=True)
+    return str(json.loads(str(printed))["environment"]["python"])
+
+
+def _install(session: nox.Session, *arguments: str) -> None:
+    session.install("--quiet", *arguments, env=_index_environment(session))
+
+
+def _uv() -> str | None:
+    try:
+        from uv import find_uv_bin
+    except ImportError:
+        return shutil.which("uv")
+    return os.fsdecode(find_uv_bin())
+
+
+def _index_environment(session: nox.Session) -> dict[str, str | None]:
+    """Tell uv what pip's own configuration says about indexes and certificates; uv does not read it."""
+    printed = session.run(
+        sys.executable,
+        "-m",
+        "pip",
+        "config",
+        "list",
+        external=True,
+        silent=True,
+        log=False,
+        success_codes=range(256),
+    )
+    wanted = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "find-links": "UV_FIND_LINKS",
+        "cert": "SSL_CERT_FILE",
+    }
+    found: dict[str, str | None] = {}
+    for line in str(printed or "").splitlines():
+        name, _, value = line.partition("=")
+        if variable := wanted.get(name.rpartition(".")[2]):
+            found[variable] = " ".join(json.loads(f'"{value.strip(chr(39))}"').split())
+    return {name: value for name, value in found.items() if name not in os.environ}

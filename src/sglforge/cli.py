@@ -1,0 +1,316 @@
+"""The command ``sglforge``: arguments in, one document out, exit code by stage.
+
+stdout carries the result (one JSON document with ``--json``); everything else goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, TypeAlias
+
+from sglforge import __version__, pipeline
+from sglforge.base import console as consoles
+from sglforge.base import workspace
+from sglforge.base.console import Console, Verbosity
+from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, InstallError, SglforgeError
+from sglforge.pipeline.request import Request, find_catalog
+
+
+class _Parser(argparse.ArgumentParser):
+    """Report a wrong command line as any other fault."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(code="usage", message=message, hint=f"{self.prog} --help")
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one verb and return its exit code; no exception leaves but a bug's, which is recorded first."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    wants_json = "--json" in argv
+    console = consoles.for_terminal(_verbosity(argv))
+    try:
+        arguments = _parser().parse_args(argv)
+        request = _request(arguments, argv)
+        outcome = pipeline.verb(arguments.verb)(request, console)
+    except SglforgeError as error:
+        return _failed(error, console, wants_json=wants_json)
+    except KeyboardInterrupt:
+        console.error("interrupted; what was published is whole, the next run goes on from there")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except OSError as error:
+        if error.errno in _MACHINE_FAULTS:
+            return _failed(_machine_fault(error), console, wants_json=wants_json)
+        return _bug(error, console, wants_json=wants_json)
+    except Exception as error:  # noqa: BLE001 - the last net: a bug of ours must not print a traceback
+        return _bug(error, console, wants_json=wants_json)
+    if wants_json:
+        _print_json(outcome.document)
+    elif outcome.text:
+        sys.stdout.write(outcome.text.rstrip("\n") + "\n")
+    return outcome.exit_code
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _verbosity(argv: Sequence[str]) -> Verbosity:
+    if {"-q", "--quiet"} & set(argv):
+        return Verbosity.QUIET
+    return Verbosity.VERBOSE if {"-v", "--verbose"} & set(argv) else Verbosity.NORMAL
+
+
+def _failed(error: SglforgeError, console: Console, *, wants_json: bool) -> int:
+    _report(error, console)
+    if wants_json:
+        findings = [finding.to_json() for finding in error.as_findings()]
+        _print_json({"schema": 1, "verdict": "fail", "findings": findings})
+    return error.exit_code
+
+
+_MACHINE_FAULTS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EMFILE,
+    }
+)
+
+
+def _machine_fault(error: OSError) -> SglforgeError:
+    """Return the fault for a file system that does not let us work; such errors are not bugs of ours."""
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return InstallError(
+        code="disk-full" if full else "workspace-unusable",
+        message=f"{error.strerror}: {error.filename or 'the workspace'}",
+        where=str(error.filename) if error.filename else None,
+        hint="free some space, or name another folder with --workspace DIR or SGLFORGE_HOME"
+        if full
+        else "name a folder that you may write to with --workspace DIR or SGLFORGE_HOME",
+    )
+
+
+def _report(error: SglforgeError, console: Console) -> None:
+    """Say what failed, where, why and what to do."""
+    if error.log and (tail := _tail(Path(error.log))):
+        console.error("")
+        for line in tail:
+            console.error(f"    | {line}")
+    console.error("")
+    for finding in error.as_findings():
+        console.finding(finding)
+    console.error(f"  more: sglforge explain {error.code}")
+    if error.log:
+        console.error(f"  full log: {error.log}")
+
+
+def _tail(log: Path, lines: int = 20) -> list[str]:
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - 16_384))
+            return stream.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+def _bug(error: Exception, console: Console, *, wants_json: bool) -> int:
+    finding = {"code": "bug", "severity": "error", "message": f"{type(error).__name__}: {error}"}
+    console.error(f"this is a bug of sglforge {__version__}: {finding['message']} [bug]")
+    trace = "".join(traceback.format_exception(error))
+    try:
+        place = workspace.locate(None).runs / "bug.txt"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"sglforge {__version__}\nargv: {sys.argv}\n\n{trace}")
+        console.error(f"  please report it with {place}")
+    except OSError:
+        console.error(trace)
+    if wants_json:
+        _print_json({"schema": 1, "verdict": "unknown", "findings": [finding]})
+    return EXIT_BUG
+
+
+def _print_json(document: object) -> None:
+    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _request(arguments: argparse.Namespace, argv: Sequence[str]) -> Request:
+    values = vars(arguments)
+    return Request(
+        argv=tuple(argv),
+        catalog_root=find_catalog(values.get("catalog")),
+        workspace=workspace.locate(arguments.workspace),
+        stack=values.get("stack"),
+        target=values.get("target", "auto"),
+        facts_file=values.get("facts"),
+        offline=values.get("offline", False),
+        python=values.get("python"),
+        options={name: value for name, value in values.items() if name not in _COMMON},
+    )
+
+
+_COMMON = {
+    "catalog", "facts", "json", "offline", "python", "quiet", "stack", "target", "verb", "verbose", "workspace",
+}  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="sglforge",
+        description="Build SGLang from pinned, patched sources, serve it, and prove that it decodes.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"sglforge {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    for add in (
+        _doctor, _lock, _fetch, _patch, _plan, _build, _check, _install, _verify, _render, _smoke, _explain,
+    ):  # fmt: skip
+        add(verbs)
+    return parser
+
+
+Verbs: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - argparse names it nowhere else
+
+
+def _verb(verbs: Verbs, name: str, help_text: str) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
+    common = parser.add_argument_group("common options")
+    common.add_argument("--json", action="store_true", help="print the result as one JSON document on stdout")
+    common.add_argument(
+        "--workspace", type=Path, metavar="DIR", help="default: $SGLFORGE_HOME, else the user data folder"
+    )
+    common.add_argument(
+        "--catalog",
+        type=Path,
+        metavar="DIR",
+        help="folder with recipes/, patches/, locks/ (default: this checkout)",
+    )
+    common.add_argument("-v", "--verbose", action="store_true", help="say more")
+    common.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
+    return parser
+
+
+def _selecting(parser: argparse.ArgumentParser, *, machine: bool = True) -> None:
+    parser.add_argument("--stack", metavar="NAME", help="default: release-0.5.23 on cpu, main on sm120")
+    parser.add_argument("--target", metavar="NAME", default="auto", help="cpu, sm120 or auto (default)")
+    if machine:
+        parser.add_argument("--facts", type=Path, metavar="FILE", help="host facts (JSON) instead of probing")
+
+
+def _online(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--offline", action="store_true", help="use only what was fetched before")
+    parser.add_argument(
+        "--python", metavar="X.Y", help="Python minor of the environment (default: chosen from the lock)"
+    )
+
+
+def _doctor(verbs: Verbs) -> None:
+    _selecting(_verb(verbs, "doctor", "Probe the machine and judge it against the target."))
+
+
+def _lock(verbs: Verbs) -> None:
+    parser = _verb(verbs, "lock", "Resolve sources and requirements to versions and hashes; writes locks/.")
+    _selecting(parser)
+    parser.add_argument("--python", metavar="X.Y", help="lock only this Python minor again")
+    parser.add_argument("--update", nargs="*", metavar="PKG", help="resolve these requirements anew (none named: all)")
+
+
+def _fetch(verbs: Verbs) -> None:
+    parser = _verb(verbs, "fetch", "Fetch and verify everything a build needs; afterwards --offline works.")
+    _selecting(parser)
+    _online(parser)
+
+
+def _patch(verbs: Verbs) -> None:
+    parser = _verb(
+        verbs,
+        "patch",
+        "Apply the patch series to the stack's sources (or a copy of DIR) and check contracts.",
+    )
+    _selecting(parser)
+    _online(parser)
+    parser.add_argument("--diff", action="store_true", help="print the effective unified diff")
+    parser.add_argument("--topic", metavar="T", help="only this topic")
+    parser.add_argument("--package", metavar="PKG", default="sglang", help="package of --tree (default: sglang)")
+    parser.add_argument("--tree", type=Path, metavar="DIR", help="a source tree; a copy of it is patched")
+
+
+def _plan(verbs: Verbs) -> None:
+    parser = _verb(verbs, "plan", "Show steps, keys, hit or miss and why; never downloads.")
+    _selecting(parser)
+    _online(parser)
+    parser.add_argument("--explain", action="store_true", help="show the parts of each key")
+
+
+def _build(verbs: Verbs) -> None:
+    parser = _verb(verbs, "build", "Doctor, fetch, patch, build, check, install, smoke: ends with a proven server.")
+    _selecting(parser)
+    _online(parser)
+    parser.add_argument("packages", nargs="*", metavar="PKG", help="build only these packages; nothing is installed")
+    parser.add_argument("--jobs", type=int, metavar="N", help="parallel jobs of a compiler build")
+    parser.add_argument("--keep", action="store_true", help="keep working folders")
+    parser.add_argument("--prove", action="store_true", help="start and probe the server again, although proven")
+
+
+def _check(verbs: Verbs) -> None:
+    parser = _verb(verbs, "check", "Judge wheel files against the target.")
+    _selecting(parser)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+
+
+def _install(verbs: Verbs) -> None:
+    parser = _verb(verbs, "install", "Install the built wheels and their locked requirements into an environment.")
+    _selecting(parser)
+    _online(parser)
+    parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
+
+
+def _verify(verbs: Verbs) -> None:
+    parser = _verb(verbs, "verify", "Is the environment still what its receipt says? Hashes every file.")
+    _selecting(parser)
+    parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
+
+
+def _render(verbs: Verbs) -> None:
+    parser = _verb(verbs, "render", "Render a profile to a launch script.")
+    _selecting(parser)
+    parser.add_argument("profile", metavar="PROFILE")
+    parser.add_argument("--format", default="bash", metavar="F", help="bash")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write files there (default: stdout)")
+    parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value: port=31000")
+    parser.add_argument("--env", metavar="NAME", help="environment to start from (default: <stack>.<target>)")
+
+
+def _smoke(verbs: Verbs) -> None:
+    parser = _verb(verbs, "smoke", "Start the profile's server, probe it with real requests, judge.")
+    _selecting(parser)
+    parser.add_argument("profile", nargs="?", metavar="PROFILE", help="default: the target's tiny model")
+    parser.add_argument("--probe", metavar="NAME,...", help="only these probes")
+    parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value")
+    parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
+
+
+def _explain(verbs: Verbs) -> None:
+    parser = _verb(verbs, "explain", "Print the page of a finding.")
+    parser.add_argument("finding", metavar="CODE")

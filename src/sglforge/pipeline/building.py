@@ -1,0 +1,280 @@
+"""Verbs that build, install and check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import sglforge
+from sglforge.artifacts.wheel import check_wheel
+from sglforge.base import runrecord
+from sglforge.base.console import Console
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.runrecord import RunRecord
+from sglforge.build import store
+from sglforge.build.execute import BuildPython, execute
+from sglforge.build.store import StoredWheel
+from sglforge.errors import (
+    CheckError,
+    ConfigError,
+    DoctorError,
+    Finding,
+    InstallError,
+    Severity,
+    SglforgeError,
+    verdict_of,
+)
+from sglforge.host import package_index
+from sglforge.pipeline import serving
+from sglforge.pipeline.machine import document as plan_document
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.sources import bring
+from sglforge.plan import Step
+from sglforge.provision import install as installs
+from sglforge.provision import verify as verifying
+from sglforge.provision.receipt import Environment
+from sglforge.provision.uv import open_uv
+from sglforge.smoke import stored
+
+
+def build(request: Request, console: Console) -> Outcome:
+    """Doctor, then fetch, patch, build, check and store what is missing, install, and prove the server."""
+    start = time.monotonic()
+    selection = select(request, console)
+    record = runrecord.start(request.workspace.runs)
+    document: dict[str, object] = {
+        "schema": 1,
+        "verb": "build",
+        "argv": list(request.argv),
+        **selection.to_json(),
+    }
+    try:
+        outcome = _build(request, selection, record, console)
+    except SglforgeError as error:
+        faults = [finding.to_json() for finding in error.as_findings()]
+        record.write(
+            {
+                **document,
+                "facts": selection.facts.to_json(),
+                "result": {"verdict": "fail", "findings": faults},
+            }
+        )
+        raise
+    seconds = round(time.monotonic() - start, 3)
+    result = {**document, **outcome.document, "run": record.id, "seconds": seconds}
+    record.write({**document, "facts": selection.facts.to_json(), "result": result})
+    return Outcome(document=result, text=outcome.text, exit_code=outcome.exit_code)
+
+
+def _build(request: Request, selection: Selection, record: RunRecord, console: Console) -> Outcome:
+    remarks = _doctor(selection, console)
+    selection.require_buildable()
+    planned = plan(request, selection)
+    console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
+    chosen = _chosen(request, planned)
+    wheels = _wheels(chosen, planned, request, record, console)
+    steps = [
+        {
+            "package": step.package,
+            "key": step.key,
+            "state": step.state,
+            "why": step.why,
+            "wheel": wheel.path.name,
+            "sha256": wheel.sha256,
+        }
+        for step, wheel in zip(chosen, wheels, strict=True)
+    ]
+    document: dict[str, object] = {
+        "verdict": verdict_of(remarks),
+        "findings": [finding.to_json() for finding in remarks],
+        "versions": {"sglforge": sglforge.__version__},
+        "plan": plan_document(planned),
+        "steps": steps,
+    }
+    if request.words("packages"):
+        return Outcome(document=document, text="\n".join(str(wheel.path) for wheel in wheels))
+    environment = _install(planned, wheels, request, record, console)
+    document["environment"] = _environment(environment)
+    profile = serving.default_profile(selection)
+    proof = stored.read(request.workspace, serving.proof_key(request, selection, profile, environment))
+    if proof and not request.flag("prove"):
+        document["smoke"] = {**proof.report, "cited": True, "age_seconds": round(proof.age_s)}
+        document["verdict"] = proof.report["verdict"]
+        console.line(f"  ok    smoke {profile.name:<22} {proof.describe()}")
+        text = f"nothing to do; {environment.path} is built and proven ({proof.describe()})"
+        return Outcome(document=document, text=text)
+    report = serving.prove(request, selection, profile, environment, record, console)
+    findings = (*remarks, *report.findings)
+    document |= {
+        "smoke": {**report.to_json(), "cited": False},
+        "verdict": report.verdict,
+        "findings": [finding.to_json() for finding in findings],
+    }
+    text = f"{serving.report_text(report)}\nenvironment {environment.path}"
+    return Outcome(document=document, text=text, exit_code=serving.exit_code(report))
+
+
+def install(request: Request, console: Console) -> Outcome:
+    """Install the built wheels and the locked requirements into an environment."""
+    selection = select(request, console)
+    selection.require_buildable()
+    planned = plan(request, selection)
+    missing = [step.package for step in planned.plan.misses]
+    if missing:
+        raise InstallError(
+            code="wheels-not-built",
+            message=f"not built yet: {', '.join(missing)}",
+            hint="nox -s build",
+        )
+    record = runrecord.start(request.workspace.runs)
+    wheels = [wheel for step in planned.plan.steps if (wheel := store.lookup(request.workspace, step.key))]
+    environment = _install(planned, wheels, request, record, console)
+    document = {
+        "schema": 1,
+        **selection.to_json(),
+        "environment": _environment(environment),
+        "run": record.id,
+    }
+    return Outcome(document=document, text=str(environment.path))
+
+
+def verify(request: Request, console: Console) -> Outcome:
+    """Compare an environment with its receipt, every file hashed."""
+    selection = select(request, console)
+    environment = serving.installed(request, selection)
+    with console.step(f"verify {environment.name}") as step:
+        findings = verifying.full(environment)
+        step.say(f"{sum(len(built.files) for built in environment.receipt.built)} built files")
+    for finding in findings:
+        console.finding(finding)
+    verdict = verdict_of(findings)
+    document = {
+        "schema": 1,
+        "verdict": verdict,
+        "findings": [finding.to_json() for finding in findings],
+        "environment": _environment(environment),
+    }
+    return Outcome(
+        document=document,
+        text=f"{verdict}  {environment.path}",
+        exit_code=InstallError.exit_code if verdict == "fail" else 0,
+    )
+
+
+def check(request: Request, console: Console) -> Outcome:
+    """Judge wheel files."""
+    selection = select(request, console)
+    minor = request.python or selection.environment.pythons[0]
+    findings: list[Finding] = []
+    for file in (Path(word) for word in request.words("files")):
+        if not file.is_file():
+            raise ConfigError(code="file-missing", message=f"there is no file {file}", hint="name a wheel file")
+        try:
+            findings += check_wheel(file, python_minor=minor)
+        except CheckError as error:
+            findings += error.as_findings()
+    for finding in findings:
+        console.finding(finding)
+    verdict = verdict_of(findings)
+    document = {
+        "schema": 1,
+        "verdict": verdict,
+        **selection.to_json(),
+        "findings": [finding.to_json() for finding in findings],
+    }
+    return Outcome(document=document, text=verdict, exit_code=CheckError.exit_code if verdict == "fail" else 0)
+
+
+def _doctor(selection: Selection, console: Console) -> tuple[Finding, ...]:
+    with console.step("doctor") as step:
+        findings = selection.doctor()
+        memory = selection.facts.memory_gib
+        step.say(f"{selection.facts.cores} cores, {memory:g} GiB" if memory else f"{selection.facts.cores} cores")
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if errors:
+        raise DoctorError(
+            code=errors[0].code,
+            message=errors[0].message if len(errors) == 1 else f"{len(errors)} faults of this machine",
+            findings=findings,
+        )
+    for finding in findings:
+        console.finding(finding)
+    return findings
+
+
+def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:
+    wanted = request.words("packages")
+    known = {step.package: step for step in planned.plan.steps}
+    if unknown := [name for name in wanted if name not in known]:
+        raise ConfigError(
+            code="unknown-package",
+            message=f"the stack has no package {', '.join(unknown)} for this target",
+            hint=f"it has: {', '.join(known)}",
+        )
+    return tuple(known[name] for name in wanted) if wanted else planned.plan.steps
+
+
+def _wheels(
+    steps: Sequence[Step], planned: Planned, request: Request, record: RunRecord, console: Console
+) -> list[StoredWheel]:
+    """Return the wheel of each step, built where the store lacks it."""
+    locations = package_index.read() if any(step.state == "miss" for step in steps) else IndexLocations()
+    interpreter = planned.python.interpreter
+    wheels = []
+    for step in steps:
+        if step.state == "hit" and (found := store.lookup(request.workspace, step.key)):
+            console.detail(f"  ok    {step.package}: {step.why}")
+            wheels.append(found)
+            continue
+        archive = bring(step, planned, request, console, locations)
+        with console.step(f"build {step.package}") as shown:
+            shown.progress(note=step.why)
+            wheel = execute(
+                step,
+                catalog_root=request.catalog_root,
+                archive=archive,
+                series=planned.series.get(step.package),
+                python=BuildPython(path=interpreter.path, minor=interpreter.minor),
+                workspace=request.workspace,
+                record=record,
+                uv=open_uv(locations, offline=request.offline),
+                keep=request.flag("keep"),
+            )
+            shown.say(f"{wheel.path.name} ({step.why})")
+        wheels.append(wheel)
+    return wheels
+
+
+def _install(
+    planned: Planned, wheels: Sequence[StoredWheel], request: Request, record: RunRecord, console: Console
+) -> Environment:
+    name = request.option("env", str) or planned.selection.environment_name
+    folder = request.workspace.environments / planned.plan.environment_key
+    current = installs.current_environment(folder, name)
+    locations = IndexLocations() if current else package_index.read()
+    with console.step(f"install {name}") as step:
+        environment = installs.install(
+            planned.plan,
+            wheels,
+            name=name,
+            interpreter=planned.python.interpreter,
+            workspace=request.workspace,
+            locations=locations,
+            offline=request.offline,
+            log=record.log("environment", "install"),
+            progress=step.progress,
+        )
+        count = len(environment.receipt.requirements)
+        step.say("unchanged" if current else f"torch {environment.receipt.torch.version} and {count} distributions")
+    return environment
+
+
+def _environment(environment: Environment) -> dict[str, object]:
+    return {
+        "name": environment.name,
+        "path": str(environment.path),
+        "python": str(environment.python),
+        "receipt_sha256": environment.receipt_sha256,
+    }

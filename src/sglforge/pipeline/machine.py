@@ -1,0 +1,87 @@
+"""Verbs about this machine and what would be built on it."""
+
+from __future__ import annotations
+
+from sglforge.base.console import Console
+from sglforge.errors import DoctorError, verdict_of
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.select import Planned, select
+from sglforge.pipeline.select import plan as make_plan
+
+
+def doctor(request: Request, console: Console) -> Outcome:
+    """Probe the machine and judge it against stack and target."""
+    selection = select(request, console)
+    findings = selection.doctor()
+    for finding in findings:
+        console.finding(finding)
+    facts = selection.facts.to_json()
+    verdict = verdict_of(findings)
+    document = {
+        "schema": 1,
+        "verdict": verdict,
+        **selection.to_json(),
+        "findings": [finding.to_json() for finding in findings],
+        "facts": facts,
+    }
+    shown = (
+        "cores",
+        "memory_gib",
+        "ram_gib",
+        "cgroup_gib",
+        "disk_gib",
+        "python",
+        "git",
+        "uv",
+        "gcc",
+        "glibc",
+        "driver",
+    )
+    lines = [f"{name:<12}{facts[name]}" for name in shown if facts.get(name) is not None]
+    gpus = selection.facts.gpus
+    lines.append(f"{'gpus':<12}{'unknown' if gpus is None else ', '.join(str(gpu.name) for gpu in gpus) or 'none'}")
+    lines.append(f"verdict     {verdict}")
+    return Outcome(
+        document=document, text="\n".join(lines), exit_code=DoctorError.exit_code if verdict == "fail" else 0
+    )
+
+
+def plan(request: Request, console: Console) -> Outcome:
+    """Show steps, keys, hit or miss and why; never downloads."""
+    planned = make_plan(request, select(request, console))
+    return Outcome(document=document(planned), text=_text(planned, explain=request.flag("explain")))
+
+
+def document(planned: Planned) -> dict[str, object]:
+    """Return a plan as a document."""
+    return {
+        "schema": 1,
+        **planned.selection.to_json(),
+        "python": {"minor": planned.python.locked.minor, "why": planned.python.why},
+        "environment_key": planned.plan.environment_key,
+        "waits_for": planned.selection.target.waits_for,
+        "steps": [
+            {
+                "package": step.package,
+                "source": step.source.kind,
+                "key": step.key,
+                "state": step.state,
+                "why": step.why,
+                "local_version": step.local_version,
+                "key_parts": dict(step.key_parts),
+            }
+            for step in planned.plan.steps
+        ],
+    }
+
+
+def _text(planned: Planned, *, explain: bool) -> str:
+    lines = [f"python {planned.python.locked.minor} ({planned.python.why})"]
+    if waits_for := planned.selection.target.waits_for:
+        lines.append(f"this target cannot be built yet; it waits for {waits_for}")
+    for step in planned.plan.steps:
+        lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}")
+        if explain:
+            lines.extend(f"        {name:<22} {value[:40]}" for name, value in step.key_parts.items())
+    lines.append(f"environment {planned.plan.environment_key[:12]}")
+    return "\n".join(lines)

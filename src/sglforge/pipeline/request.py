@@ -1,0 +1,80 @@
+"""What comes in from the command line, what goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+import sglforge
+from sglforge.base.workspace import Workspace
+from sglforge.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for; ``options`` holds what only one verb knows."""
+
+    argv: tuple[str, ...]
+    catalog_root: Path
+    workspace: Workspace
+    stack: str | None = None
+    target: str = "auto"
+    facts_file: Path | None = None
+    offline: bool = False
+    python: str | None = None
+    options: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    def option(self, name: str, kind: type[T]) -> T | None:
+        """Return an option of the verb, None where it was not given."""
+        value = self.options.get(name)
+        return value if isinstance(value, kind) else None
+
+    def flag(self, name: str) -> bool:
+        """Return whether a switch of the verb was given."""
+        return bool(self.options.get(name))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the words of a list option."""
+        value = self.options.get(name)
+        return tuple(str(word) for word in value) if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a verb returns: the JSON document, the text for people, the exit code."""
+
+    document: Mapping[str, object]
+    text: str = ""
+    exit_code: int = 0
+
+
+def find_catalog(explicit: Path | None) -> Path:
+    """Return the catalog: the given folder, the checkout around here, or what was installed with sglforge.
+
+    Raises ConfigError ``catalog-missing``.
+    """
+    if explicit is not None:
+        if (explicit / "recipes").is_dir():
+            return explicit.absolute()
+        raise ConfigError(
+            code="catalog-missing",
+            message=f"no recipes in {explicit}",
+            where=str(explicit),
+            hint="name a folder that holds recipes/, patches/, templates/ and locks/",
+        )
+    here = Path.cwd()
+    package = Path(sglforge.__file__).parent
+    for folder in (here, *here.parents, package.parents[1], package / "_catalog"):
+        if (folder / "recipes" / "stacks").is_dir():
+            return folder
+    raise ConfigError(
+        code="catalog-missing",
+        message="no recipes here, in a folder above, or beside the installed sglforge",
+        where=str(here),
+        hint="run it in a checkout of sglforge, or name one with --catalog DIR",
+    )

@@ -1,0 +1,166 @@
+"""From a request to what is worked on: catalog, machine, stack and target, then lock, Python and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sglforge import plan as plans
+from sglforge.base.console import Console
+from sglforge.base.ids import Sha256
+from sglforge.base.index_locations import IndexLocations
+from sglforge.build import store
+from sglforge.config.load import Catalog, load_catalog
+from sglforge.config.lockfile import Lock, lock_path, read_lock
+from sglforge.config.model import PathSource, Stack, StackEnvironment, Target
+from sglforge.errors import BuildError, ConfigError, Finding
+from sglforge.host import doctor
+from sglforge.host.facts import HostFacts, load_facts
+from sglforge.host.probe import probe
+from sglforge.host.toolchain import fingerprint
+from sglforge.patches.series import Series, load_series
+from sglforge.pipeline.request import Request
+from sglforge.plan import BuildPlan, Known
+from sglforge.provision.python import ChosenPython, choose_python
+from sglforge.provision.uv import open_uv
+from sglforge.sources.fetch import choose
+from sglforge.sources.paths import digest_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What is worked on."""
+
+    catalog: Catalog
+    facts: HostFacts
+    stack: Stack
+    target: Target
+
+    @property
+    def environment(self) -> StackEnvironment:
+        """The stack's environment for the target."""
+        return self.stack.environments[self.target.name]
+
+    @property
+    def environment_name(self) -> str:
+        """The name that the environment has unless another is given."""
+        return f"{self.stack.name}.{self.target.name}"
+
+    def doctor(self) -> tuple[Finding, ...]:
+        """Judge the machine against stack and target."""
+        return doctor.judge(self.facts, self.target, pythons=self.environment.pythons)
+
+    def lock(self) -> Lock:
+        """Read the stack's lock for the target."""
+        return read_lock(lock_path(self.catalog.root, self.stack.name, self.target.name))
+
+    def require_buildable(self) -> None:
+        """Refuse a target that cannot be built yet.
+
+        Raises BuildError ``target-waits``.
+        """
+        if waits_for := self.target.waits_for:
+            raise BuildError(
+                code="target-waits",
+                message=f"target {self.target.name} can be planned, not built yet: it waits for {waits_for}",
+                hint="nox -s plan -- --target "
+                + self.target.name
+                + "; docs/explanation/roadmap.md says what comes next",
+            )
+
+    def to_json(self) -> dict[str, str]:
+        """Return the names for a document."""
+        return {"stack": self.stack.name, "target": self.target.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A selection with its Python, its patch series and the plan."""
+
+    selection: Selection
+    python: ChosenPython
+    series: Mapping[str, Series]
+    plan: BuildPlan
+
+
+def select(request: Request, console: Console) -> Selection:
+    """Load the catalog and probe the machine, side by side; say which stack and target are meant.
+
+    Raises ConfigError for a catalog that is wrong, names that do not exist and facts that cannot be read;
+    DoctorError where no target fits this machine.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        probing = pool.submit(_facts, request)
+        catalog = load_catalog(request.catalog_root)
+        facts = probing.result()
+    if request.target == "auto":
+        name, why = doctor.auto_target(facts, catalog.targets)
+    else:
+        name, why = request.target, "asked for"
+    target = catalog.target(name)
+    stack_name = request.stack or target.default_stack
+    if stack_name is None:
+        raise ConfigError(
+            code="no-default-stack",
+            message=f"target {name} has no default stack",
+            hint=f"name one with --stack: {', '.join(sorted(catalog.stacks))}",
+        )
+    stack = catalog.stack(stack_name)
+    if name not in stack.environments:
+        raise ConfigError(
+            code="target-not-in-stack",
+            message=f"stack {stack_name} has no environment for target {name}",
+            hint=f"it has: {', '.join(sorted(stack.environments))}",
+        )
+    console.line(f"stack {stack_name}, target {name} ({why})")
+    return Selection(catalog=catalog, facts=facts, stack=stack, target=target)
+
+
+def plan(request: Request, selection: Selection) -> Planned:
+    """Read the lock, choose the Python, look what is stored, and plan. Does not download.
+
+    Raises LockError for a lock that is missing, invalid or stale; DoctorError for a Python that is not there.
+    """
+    stack, target, root = selection.stack, selection.target, selection.catalog.root
+    lock = selection.lock()
+    python = choose_python(lock.pythons, open_uv(IndexLocations(), offline=True), explicit=request.python)
+    names = plans.packages(stack, target)
+    series = {name: found for name in names if (found := load_series(root, name))}
+    known = Known(
+        toolchain={
+            **fingerprint(selection.facts),
+            "python-abi": f"cp{python.locked.minor.replace('.', '')}",
+        },
+        sources=_sources(selection, names, lock, python.locked.minor),
+        series={
+            name: found.digest(locked.version) for name, found in series.items() if (locked := lock.sources.get(name))
+        },
+        stored=store.keys(request.workspace),
+        previous=store.latest_key_parts(request.workspace),
+    )
+    made = plans.make(
+        stack=stack,
+        target=target,
+        recipes=selection.catalog.packages,
+        lock=lock,
+        python=python.locked,
+        known=known,
+    )
+    return Planned(selection=selection, python=python, series=series, plan=made)
+
+
+def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str) -> dict[str, Sha256]:
+    """Return the hash of what each package is built from: its archive for this Python, or its folder."""
+    found: dict[str, Sha256] = {}
+    for name in names:
+        source = selection.stack.packages[name].source
+        if isinstance(source, PathSource):
+            found[name] = digest_folder(selection.catalog.root / source.path)
+        elif locked := lock.sources.get(name):
+            found[name] = Sha256(choose(locked, minor).sha256)
+    return found
+
+
+def _facts(request: Request) -> HostFacts:
+    return load_facts(request.facts_file) if request.facts_file else probe(request.workspace.root)

@@ -1,0 +1,161 @@
+"""Verbs that render launch scripts and prove servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sglforge.base import files, runrecord
+from sglforge.base.console import Console
+from sglforge.base.runrecord import RunRecord
+from sglforge.config.model import Profile
+from sglforge.config.override import override
+from sglforge.errors import ConfigError, InstallError, SmokeError
+from sglforge.launch.render import render_bash
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.select import Selection, select
+from sglforge.provision.receipt import Environment, find_environment
+from sglforge.smoke import run as smoke_run
+from sglforge.smoke import stored
+from sglforge.smoke.verdict import SmokeReport
+
+
+def render(request: Request, console: Console) -> Outcome:
+    """Render a profile to a launch script, on stdout or into a folder."""
+    selection = select(request, console)
+    profile = _profile(request, selection)
+    form = request.option("format", str)
+    if form != "bash":
+        raise ConfigError(
+            code="format-unknown",
+            message=f"there is no format `{form}`",
+            hint="known: bash; more are on the roadmap",
+        )
+    script = render_bash(profile, environment=installed(request, selection), catalog_root=request.catalog_root)
+    text, path = script.text, None
+    if folder := request.option("output", Path):
+        path = folder / script.name
+        files.write_text(path, script.text, mode=0o755)
+        text = str(path)
+    document = {
+        "schema": 1,
+        "profile": profile.name,
+        "format": form,
+        "path": str(path) if path else None,
+        "script": script.text,
+        "argv": list(script.argv),
+        "environment": dict(script.env),
+    }
+    return Outcome(document=document, text=text)
+
+
+def smoke(request: Request, console: Console) -> Outcome:
+    """Start the profile's server, probe it, judge, and store the verdict."""
+    selection = select(request, console)
+    profile = _profile(request, selection)
+    console.line(f"profile {profile.name}: {profile.description}")
+    environment = installed(request, selection)
+    record = runrecord.start(request.workspace.runs)
+    probes = request.option("probe", str)
+    report = prove(
+        request,
+        selection,
+        profile,
+        environment,
+        record,
+        console,
+        probes=tuple(name.strip() for name in probes.split(",")) if probes else None,
+    )
+    document = {**report.to_json(), "run": record.id}
+    record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
+    return Outcome(document=document, text=report_text(report), exit_code=exit_code(report))
+
+
+def prove(
+    request: Request,
+    selection: Selection,
+    profile: Profile,
+    environment: Environment,
+    record: RunRecord,
+    console: Console,
+    *,
+    probes: tuple[str, ...] | None = None,
+) -> SmokeReport:
+    """Run smoke as one step of the console, show its findings, and store the verdict of a whole run."""
+    with console.step(f"smoke {profile.name}") as step:
+        report = smoke_run.run(
+            profile,
+            environment=environment,
+            catalog_root=request.catalog_root,
+            target=selection.target,
+            record=record,
+            probes=probes,
+            progress=lambda note: step.progress(note=note),
+        )
+        passed = sum(result.verdict == "pass" for result in report.probes)
+        step.say(f"{report.verdict}, {passed} of {len(report.probes)} probes passed")
+    for finding in report.findings:
+        console.finding(finding)
+    if probes is None:
+        stored.write(request.workspace, proof_key(request, selection, profile, environment), report, run=record.id)
+    return report
+
+
+def proof_key(request: Request, selection: Selection, profile: Profile, environment: Environment) -> str:
+    """Return what a verdict is stored under: receipt, profile, template and models, and this machine."""
+    return stored.key(
+        profile,
+        receipt_sha256=environment.receipt_sha256,
+        catalog_root=request.catalog_root,
+        host=selection.facts.fingerprint(),
+    )
+
+
+def exit_code(report: SmokeReport) -> int:
+    """Return the exit code of a verdict: only a pass, with or without remarks, is 0."""
+    return 0 if report.verdict in {"pass", "warn"} else SmokeError.exit_code
+
+
+def report_text(report: SmokeReport) -> str:
+    """Return the summary for people: one line per probe, the verdict, its scope."""
+    lines = [
+        f"{result.verdict:<13} {result.name:<16} {result.message}  ({result.seconds:.1f} s)" for result in report.probes
+    ]
+    lines.append(f"{report.verdict.upper()}  scope {report.scope}; not proven: {', '.join(report.not_proven)}")
+    return "\n".join(lines)
+
+
+def installed(request: Request, selection: Selection) -> Environment:
+    """Return the environment that was asked for.
+
+    Raises InstallError ``environment-not-installed``.
+    """
+    name = request.option("env", str) or selection.environment_name
+    environment = find_environment(request.workspace, name)
+    if environment is None:
+        raise InstallError(
+            code="environment-not-installed",
+            message=f"there is no environment {name} in {request.workspace.environments}",
+            hint=f"nox -s build -- --stack {selection.stack.name} --target {selection.target.name}",
+        )
+    return environment
+
+
+def default_profile(selection: Selection) -> Profile:
+    """Return the profile that proves the selected environment.
+
+    Raises ConfigError ``no-smoke-profile``.
+    """
+    name = selection.environment.smoke_profile
+    if name is None:
+        raise ConfigError(
+            code="no-smoke-profile",
+            message=f"stack {selection.stack.name} names no smoke profile for target {selection.target.name}",
+            hint=f"name one: {', '.join(sorted(selection.catalog.profiles))}",
+        )
+    return selection.catalog.profile(name)
+
+
+def _profile(request: Request, selection: Selection) -> Profile:
+    name = request.option("profile", str)
+    profile = selection.catalog.profile(name) if name else default_profile(selection)
+    return override(profile, request.words("set"))

@@ -1,0 +1,290 @@
+"""Verbs about sources: pins, archives, patches."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from sglforge import plan as plans
+from sglforge.base import files
+from sglforge.base.console import Console
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.workspace import Workspace
+from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump_lock, lock_path
+from sglforge.config.model import GitSource, SdistSource, WheelSource
+from sglforge.errors import ConfigError, Finding, LockError, PatchError, Severity, verdict_of
+from sglforge.host import package_index
+from sglforge.patches.result import PatchResult
+from sglforge.patches.series import apply_series, load_series
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.select import Planned, plan, select
+from sglforge.plan import Step
+from sglforge.provision.prefetch import download_requirements, download_torch
+from sglforge.provision.resolve import resolve, resolve_build
+from sglforge.provision.uv import open_uv
+from sglforge.sources.fetch import fetch as fetch_archive
+from sglforge.sources.model import SourceArchive
+from sglforge.sources.paths import copy_folder
+from sglforge.sources.pin import pin
+from sglforge.sources.unpack import unpack
+from sglforge.trees.version import tree_version
+
+
+def lock(request: Request, console: Console) -> Outcome:
+    """Resolve a stack's sources and requirements for a target and write its lock.
+
+    Pins that still hold are kept; ``--update`` drops those that it names, or all of them.
+    """
+    selection = select(request, console)
+    path = lock_path(selection.catalog.root, selection.stack.name, selection.target.name)
+    previous = selection.lock() if path.is_file() else None
+    locations = package_index.read()
+    uv = open_uv(locations)
+    minors = selection.environment.pythons
+    sources: dict[str, LockedSource] = {}
+    build_requires: dict[str, list[LockedRequirement]] = {}
+    findings: list[Finding] = []
+    with scratch(request.workspace) as folder:
+        for name in plans.packages(selection.stack, selection.target):
+            source = selection.stack.packages[name].source
+            if isinstance(source, GitSource):
+                findings.append(_not_pinned(name, source))
+            if isinstance(source, WheelSource | SdistSource):
+                with console.step(f"pin {name}") as step:
+                    sources[name] = pin(source, minors, locations)
+                    step.say(f"{source.project} {source.version}, {len(sources[name].files)} files")
+            if requires := selection.catalog.packages[name].build_requires:
+                with console.step(f"resolve build of {name}"):
+                    build_requires[name] = resolve_build(requires, minors, uv=uv, scratch=folder)
+        pythons = []
+        for minor in minors:
+            kept = next((entry for entry in previous.pythons if entry.minor == minor), None) if previous else None
+            if kept and request.python not in {None, minor}:
+                pythons.append(kept)
+                continue
+            with console.step(f"resolve Python {minor}") as step:
+                resolution = resolve(
+                    selection.environment,
+                    minor,
+                    uv=uv,
+                    scratch=folder,
+                    previous=None if _updates_all(request) else kept,
+                    update=request.words("update"),
+                )
+                pythons.append(resolution.locked)
+                findings += resolution.findings
+                step.say(f"{len(resolution.locked.requirements)} distributions")
+    made = Lock(
+        format=1,
+        stack=selection.stack.name,
+        target=selection.target.name,
+        sources=sources,
+        build_requires=build_requires,
+        pythons=pythons,
+    )
+    text = dump_lock(made)
+    changed = not path.is_file() or path.read_text(encoding="utf-8") != text
+    if changed:
+        try:
+            files.write_text(path, text)
+        except OSError as error:
+            raise LockError(
+                code="lock-not-written",
+                message=f"cannot write the lock: {error.strerror}",
+                where=str(path),
+                hint="run it in a checkout that you may write to",
+            ) from error
+    for finding in findings:
+        console.finding(finding)
+    document = {
+        "schema": 1,
+        "verdict": verdict_of(findings),
+        "findings": [finding.to_json() for finding in findings],
+        **selection.to_json(),
+        "lock": str(path),
+        "changed": changed,
+    }
+    return Outcome(document=document, text=f"{path} {'written' if changed else 'unchanged'}")
+
+
+def fetch(request: Request, console: Console) -> Outcome:
+    """Bring everything that a build of the stack needs, verified."""
+    selection = select(request, console)
+    selection.require_buildable()
+    planned = plan(request, selection)
+    locations = package_index.read()
+    python, locked = planned.python.interpreter, planned.python.locked
+    archives = [
+        archive
+        for step in planned.plan.steps
+        if (archive := bring(step, planned, request, console, locations)) is not None
+    ]
+    with console.step("fetch torch") as shown:
+        torch = download_torch(
+            locked.torch,
+            interpreter=python,
+            workspace=request.workspace,
+            locations=locations,
+            offline=request.offline,
+            progress=shown.progress,
+        )
+        shown.say(f"{locked.torch.version}+{locked.torch.variant}")
+    with console.step("fetch requirements") as shown:
+        for requirements in (locked.requirements, *(step.build_requires for step in planned.plan.steps)):
+            download_requirements(
+                requirements,
+                interpreter=python,
+                workspace=request.workspace,
+                locations=locations,
+                offline=request.offline,
+            )
+        shown.say(f"{len(locked.requirements)} distributions")
+    document = {
+        "schema": 1,
+        **selection.to_json(),
+        "sources": [
+            {"package": archive.package, "path": str(archive.path), "sha256": archive.sha256} for archive in archives
+        ],
+        "torch": {"version": locked.torch.version, "variant": locked.torch.variant, "sha256": torch.sha256},
+        "requirements": len(locked.requirements),
+    }
+    return Outcome(document=document, text="everything is here; --offline works now")
+
+
+def patch(request: Request, console: Console) -> Outcome:
+    """Apply patch series to the stack's sources, or to a copy of a tree, and check their contracts."""
+    topic = request.option("topic", str)
+    with scratch(request.workspace) as folder:
+        if tree := request.option("tree", Path):
+            results = {_package(request): _patch_copy(request, tree, folder / "tree", topic)}
+        else:
+            results = _patch_sources(request, console, folder, topic)
+    findings = tuple(finding for result in results.values() for finding in result.findings)
+    for finding in findings:
+        console.finding(finding)
+    verdict = verdict_of(findings)
+    document = {
+        "schema": 1,
+        "verdict": verdict,
+        "findings": [finding.to_json() for finding in findings],
+        "packages": {
+            name: {
+                "tree_id": result.tree_id,
+                "topics": [entry.to_json() for entry in result.topics],
+                **({"diff": result.diff} if request.flag("diff") else {}),
+            }
+            for name, result in results.items()
+        },
+    }
+    return Outcome(
+        document=document,
+        text=_patch_text(results, diff=request.flag("diff")),
+        exit_code=PatchError.exit_code if verdict == "fail" else 0,
+    )
+
+
+def bring(
+    step: Step, planned: Planned, request: Request, console: Console, locations: IndexLocations
+) -> SourceArchive | None:
+    """Fetch the archive of a step; None for a source that is a folder."""
+    if step.locked is None:
+        return None
+    selection = planned.selection
+    with console.step(f"fetch {step.package}") as shown:
+
+        def progress(done: int, total: int | None) -> None:
+            shown.progress(done, total, note=f"{done / 1e6:.1f} MB")
+
+        archive = fetch_archive(
+            step.locked,
+            package=step.package,
+            python_minor=planned.python.locked.minor,
+            locations=locations,
+            workspace=request.workspace,
+            offline=request.offline,
+            progress=progress,
+            lock=lock_path(selection.catalog.root, selection.stack.name, selection.target.name),
+        )
+        shown.say(f"{archive.path.name}, {archive.path.stat().st_size / 1e6:.1f} MB")
+    return archive
+
+
+@contextmanager
+def scratch(workspace: Workspace) -> Iterator[Path]:
+    """Yield a working folder that is removed at the end."""
+    workspace.scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=workspace.scratch) as name:
+        yield Path(name)
+
+
+def _patch_sources(request: Request, console: Console, folder: Path, topic: str | None) -> dict[str, PatchResult]:
+    planned = plan(request, select(request, console))
+    locations = package_index.read()
+    results = {}
+    for step in planned.plan.steps:
+        series = planned.series.get(step.package)
+        if series is None or (topic and topic not in {entry.name for entry in series.topics}):
+            continue
+        archive = bring(step, planned, request, console, locations)
+        if archive is None or step.locked is None:
+            continue
+        with console.step(f"patch {step.package}") as shown:
+            tree = unpack(archive.path, folder / step.package)
+            results[step.package] = apply_series(series, tree, version=step.locked.version, topic=topic)
+            shown.say(_states(results[step.package]))
+    if not results:
+        raise ConfigError(
+            code="unknown-topic" if topic else "nothing-to-patch",
+            message=f"no series of the stack has a topic `{topic}`"
+            if topic
+            else "no package of the stack has a series",
+            hint="topics are the folders in patches/<package>/",
+        )
+    return results
+
+
+def _patch_copy(request: Request, tree: Path, copy: Path, topic: str | None) -> PatchResult:
+    series = load_series(request.catalog_root, _package(request))
+    if series is None:
+        raise ConfigError(
+            code="nothing-to-patch",
+            message=f"there is no patch series for {_package(request)}",
+            hint="name the package with --package",
+        )
+    copy_folder(tree, copy)
+    return apply_series(series, copy, version=tree_version(tree), topic=topic)
+
+
+def _package(request: Request) -> str:
+    return request.option("package", str) or "sglang"
+
+
+def _patch_text(results: Mapping[str, PatchResult], *, diff: bool) -> str:
+    if diff:
+        return "".join(result.diff for result in results.values())
+    lines = []
+    for name, result in results.items():
+        lines += [f"{topic.state.value:<16} {name}/{topic.name}: {topic.message}" for topic in result.topics]
+        lines.append(f"{'tree':<16} {name} {result.tree_id or 'unchanged: the series does not apply'}")
+    return "\n".join(lines)
+
+
+def _states(result: PatchResult) -> str:
+    states = [topic.state.value for topic in result.topics]
+    return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+def _updates_all(request: Request) -> bool:
+    return request.options.get("update") == []
+
+
+def _not_pinned(name: str, source: GitSource) -> Finding:
+    return Finding(
+        code="git-not-pinned",
+        severity=Severity.WARNING,
+        subject=name,
+        message=f"{source.url} at {source.ref} is not pinned: git sources are not locked yet",
+        hint="see docs/explanation/roadmap.md, locks, keys and store",
+    )

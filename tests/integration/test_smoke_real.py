@@ -1,0 +1,77 @@
+"""Smoke on the real SGLang: what a fake server cannot show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from calling import ROOT, Called
+
+from sglforge.base import runrecord
+from sglforge.base.workspace import Workspace
+from sglforge.config.load import load_catalog
+from sglforge.config.model import Profile, Target
+from sglforge.provision.receipt import Environment, find_environment
+from sglforge.smoke.generation import generation
+from sglforge.smoke.run import run
+from sglforge.smoke.verdict import SmokeReport
+
+pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(900)]
+
+CATALOG = load_catalog(ROOT)
+PROFILE = CATALOG.profile("tiny-cpu")
+TARGET = CATALOG.target("cpu")
+
+
+@pytest.fixture
+def environment(built: Called, workspace: Path) -> Environment:
+    found = find_environment(Workspace(root=workspace), "release-0.5.23.cpu")
+    assert found, "sglforge build left no environment"
+    return found
+
+
+def smoke(
+    profile: Profile, environment: Environment, folder: Path, *probes: str, target: Target = TARGET
+) -> SmokeReport:
+    return run(
+        profile,
+        environment=environment,
+        catalog_root=ROOT,
+        target=target,
+        record=runrecord.start(folder / "runs"),
+        probes=probes or None,
+    )
+
+
+def test_a_plain_profile_passes_behind_a_proxy_that_answers_nothing(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang asks itself over HTTP while it warms up, with a library that obeys proxy variables."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "sglang.py").write_text("raise SystemExit('the wrong sglang')\n")
+    report = smoke(PROFILE.model_copy(update={"speculation": None}), environment, tmp_path)
+    assert report.verdict == "pass", report.findings
+    assert {probe.name for probe in report.probes if probe.verdict == "skipped"} == {"spec-gain", "spec-parity"}
+    assert report.versions["sglang"] == "0.5.23"
+    assert not report.log.with_name("smoke.control.log").exists()
+
+
+def test_this_sglang_answers_with_what_the_judges_read(environment: Environment, tmp_path: Path) -> None:
+    report = smoke(PROFILE, environment, tmp_path, "spec-gain")
+    assert report.verdict == "pass", report.findings
+    (step,) = json.loads(report.transcript.read_text())["steps"]
+    meta = step["response"]["meta_info"]
+    assert {"spec_num_correct_drafts", "spec_verify_ct", "completion_tokens", "finish_reason"} <= meta.keys()
+    answer = generation(step["response"])
+    assert answer
+    assert answer.output_ids
+    assert len(answer.output_ids) == answer.completion_tokens == meta["completion_tokens"]
+    assert answer.correct_drafts
+    # each verification adds one token of the model's own, the first token comes from the prefill
+    assert answer.verify_steps
+    assert answer.correct_drafts + answer.verify_steps >= answer.completion_tokens - 1

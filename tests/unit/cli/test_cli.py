@@ -1,0 +1,131 @@
+"""The command as a process: what it prints where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def sglforge(
+    *words: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sglforge", *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, "NO_COLOR": "1", **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def codes(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [finding["code"] for finding in json.loads(done.stdout)["findings"]]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["no-such-verb"], ["build", "--no-such-option"], ["build", "--tar", "cpu"], ["render"]]
+)
+def test_a_wrong_command_line_is_a_fault_with_a_hint(words: list[str]) -> None:
+    done = sglforge(*words)
+    assert done.returncode == 2
+    assert "[usage]" in done.stderr
+    assert "--help" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_with_json_stdout_is_one_document_also_when_it_fails(tmp_path: Path) -> None:
+    done = sglforge("plan", "--json", "--stack", "release-0.5.22", "--target", "cpu", "--workspace", tmp_path)
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "fail"
+    assert codes(done) == ["unknown-stack"]
+    assert "release-0.5.23" in document["findings"][0]["hint"]
+
+
+def test_doctor_prints_facts_and_a_verdict(tmp_path: Path) -> None:
+    done = sglforge("doctor", "--json", "--target", "cpu", "--workspace", tmp_path)
+    document = json.loads(done.stdout)
+    assert document["verdict"] in {"pass", "warn"}, done.stderr
+    assert document["facts"]["cores"] >= 1
+    assert (document["stack"], document["target"]) == ("release-0.5.23", "cpu")
+    assert done.returncode == 0
+
+
+def test_doctor_judges_facts_from_a_file(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps({"gpus": [], "cores": 2, "ram_gib": 1.0, "disk_gib": 0.5, "python": "3.11.7"}))
+    done = sglforge("doctor", "--json", "--target", "cpu", "--facts", facts, "--workspace", tmp_path)
+    assert done.returncode == 4
+    assert {"memory-too-small", "disk-too-small"} <= set(codes(done))
+
+
+def test_a_target_that_waits_can_be_planned_but_not_built(tmp_path: Path) -> None:
+    words = ("--target", "sm120", "--workspace", tmp_path)
+    planned = sglforge("plan", "--json", *words)
+    assert planned.returncode == 0, planned.stderr
+    document = json.loads(planned.stdout)
+    assert document["stack"] == "main"
+    assert {step["package"] for step in document["steps"]} == {"sglang", "sgl-kernel", "flashinfer"}
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps({"gpus": [], "cores": 64, "ram_gib": 256.0, "disk_gib": 900.0, "python": "3.11.7"}))
+    built = sglforge("build", "--json", *words, "--facts", facts)
+    assert built.returncode == 7, built.stderr
+    assert codes(built) == ["target-waits"]
+    assert "FlashInfer" in built.stderr
+
+
+def test_plan_says_hit_or_miss_and_why_and_writes_nothing(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    done = sglforge("plan", "--explain", "--target", "cpu", "--workspace", workspace)
+    assert done.returncode == 0, done.stderr
+    assert "miss  sglang" in done.stdout
+    assert "never built here" in done.stdout
+    assert "patches" in done.stdout
+    assert not workspace.exists()
+
+
+def test_every_finding_code_in_the_source_has_a_page_and_explain_prints_it() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "errors").glob("*.md")}
+    done = sglforge("explain", "target-waits")
+    assert done.stdout.startswith("# target-waits\n")
+    unknown = sglforge("explain", "target-wait")
+    assert unknown.returncode == 2
+    assert "target-waits" in unknown.stderr
+    assert "target-waits" in pages
+
+
+def test_explain_does_not_read_outside_the_pages() -> None:
+    assert sglforge("explain", "../../README").returncode == 2
+
+
+def test_a_catalog_without_recipes_is_named(tmp_path: Path) -> None:
+    done = sglforge("plan", "--catalog", tmp_path)
+    assert done.returncode == 2
+    assert "[catalog-missing]" in done.stderr
+
+
+def test_a_workspace_that_cannot_be_written_is_a_fault_of_the_user(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = sglforge("build", "--target", "cpu", "--workspace", blocked)
+    assert done.returncode not in {0, 70}
+    assert "Traceback" not in done.stderr
+    assert "[workspace-unusable]" in done.stderr
+
+
+def test_verbs_that_need_an_environment_say_how_to_get_one(tmp_path: Path) -> None:
+    for words in (["verify"], ["smoke"], ["render", "tiny-cpu"]):
+        done = sglforge(*words, "--target", "cpu", "--workspace", tmp_path)
+        assert done.returncode == 9, done.stderr
+        assert "[environment-not-installed]" in done.stderr
+        assert "nox -s build" in done.stderr
