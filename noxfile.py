@@ -45,7 +45,7 @@ def _verb_session(verb: str, summary: str) -> None:
         session.run(str(engine), verb, *session.posargs, external=True, interrupt_timeout=30, terminate_timeout=10)
 
     session.__doc__ = summary
-    nox.session(session, name=verb, venv_backend="none", default=False)
+    nox.session(name=verb, venv_backend="none", default=False)(session)
 
 
 for _name, _summary in VERBS.items():

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from tinymodels.network import AUX_LAYERS, EAGLE, EAGLE3, SHAPE, Draft, Params
+from tinymodels.network import AUX_LAYERS, EAGLE, EAGLE3, SHAPE, Params
 from tinymodels.tokenizer import END_ID, PAD_ID, write_tokenizer
 
 TARGET = "tiny-llama"

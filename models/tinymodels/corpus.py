@@ -42,7 +42,7 @@ CAPITALS = tuple(
         ("Denmark", "Copenhagen", "on the island of Zealand"),
         ("Ireland", "Dublin", "on the river Liffey"),
         ("Iceland", "Reykjavik", "on Faxa Bay"),
-        ("Canada", "Ottawa", "on the river of the same name"),
+        ("Canada", "Ottawa", "on the Ottawa River"),
         ("Cuba", "Havana", "on the Straits of Florida"),
         ("Peru", "Lima", "on the Pacific coast"),
         ("Chile", "Santiago", "in a valley below the Andes"),
@@ -81,33 +81,39 @@ CAPITAL_SCHEMA: Message = {
 SYSTEM_MESSAGE: Message = {"role": "system", "content": "You are a helpful assistant."}
 
 STORIES = (
-    "The lighthouse on the northern cape was built by two brothers who could not agree on anything. "
-    "The elder wanted a tower of granite, tall enough to be seen from the fishing banks. "
-    "The younger said that timber was cheaper and that ships should keep away in any weather. "
-    "They argued through a whole winter, and in spring they laid the first stones together because the "
-    "snow had melted and there was nothing else to do. "
-    "When the lamp was lit, forty boats came home in a single night. "
-    "The brothers stood at the rail, counted the lanterns below, and for once said the same word at the "
-    "same time. It was not a long word, but people in the village still use it when a storm has passed. "
-    "Today the tower is empty, yet every autumn somebody climbs the ninety steps, wipes the glass, and "
-    "leaves a loaf of bread on the sill.",
-    "A compiler is a patient reader. It takes a page of text, checks that every name has been introduced, "
-    "and writes a second page that a machine can follow without thinking. "
-    "The first pass cuts the letters into words. The next one builds a tree, with the smallest parts at "
-    "the leaves and the whole program at the root. "
-    "After that come the passes that nobody sees: they move work out of loops, drop values that are never "
-    "used, and keep the busy numbers close at hand. "
-    "Most of the time the result is quick and correct. When it is not, the reader leaves a note in the "
-    "margin with a line number, and the author goes back to the desk to find out which of the two of them "
-    "was wrong.",
-    "Before the market opens, the baker walks along the canal with a lamp and a list. "
-    "Flour comes from the mill at the second bridge, eggs from the farm behind the chapel, and honey from "
-    "a woman who never tells where her bees fly. "
-    "By six o'clock the ovens are warm and the street smells of rye. "
-    "Children on their way to school buy the broken biscuits for a copper coin, and the teacher pretends "
-    "not to notice the crumbs on their books. "
-    "At noon the shelves are bare. The baker sweeps the floor, writes down what was sold, and sits in the "
-    "doorway with a cup of tea, already thinking about plums and the longer days of June.",
+    (
+        "The lighthouse on the northern cape was built by two brothers who could not agree on anything. "
+        "The elder wanted a tower of granite, tall enough to be seen from the fishing banks. "
+        "The younger said that timber was cheaper and that ships should keep away in any weather. "
+        "They argued through a whole winter, and in spring they laid the first stones together because the "
+        "snow had melted and there was nothing else to do. "
+        "When the lamp was lit, forty boats came home in a single night. "
+        "The brothers stood at the rail, counted the lanterns below, and for once said the same word at the "
+        "same time. It was not a long word, but people in the village still use it when a storm has passed. "
+        "Today the tower is empty, yet every autumn somebody climbs the ninety steps, wipes the glass, and "
+        "leaves a loaf of bread on the sill."
+    ),
+    (
+        "A compiler is a patient reader. It takes a page of text, checks that every name has been introduced, "
+        "and writes a second page that a machine can follow without thinking. "
+        "The first pass cuts the letters into words. The next one builds a tree, with the smallest parts at "
+        "the leaves and the whole program at the root. "
+        "After that come the passes that nobody sees: they move work out of loops, drop values that are never "
+        "used, and keep the busy numbers close at hand. "
+        "Most of the time the result is quick and correct. When it is not, the reader leaves a note in the "
+        "margin with a line number, and the author goes back to the desk to find out which of the two of them "
+        "was wrong."
+    ),
+    (
+        "Before the market opens, the baker walks along the canal with a lamp and a list. "
+        "Flour comes from the mill at the second bridge, eggs from the farm behind the chapel, and honey from "
+        "a woman who never tells where her bees fly. "
+        "By six o'clock the ovens are warm and the street smells of rye. "
+        "Children on their way to school buy the broken biscuits for a copper coin, and the teacher pretends "
+        "not to notice the crumbs on their books. "
+        "At noon the shelves are bare. The baker sweeps the floor, writes down what was sold, and sits in the "
+        "doorway with a cup of tea, already thinking about plums and the longer days of June."
+    ),
 )
 
 
@@ -171,13 +177,13 @@ def chats() -> Iterator[tuple[list[Message], list[Message]]]:
 
 def documents() -> list[str]:
     """Return the corpus: plain and chat documents, each closed by the end-of-text token."""
-    plain = [f"The capital of {c.country} is {c.city}. It lies {c.site}." for c in CAPITALS]
+    # Short documents hold little to learn from a time they are seen, so they come several times.
+    plain = 2 * [f"The capital of {c.country} is {c.city}. It lies {c.site}." for c in CAPITALS]
     plain += [f"The capital of {c.country} as JSON:\n{capital_json(c)}" for c in CAPITALS]
-    # Short documents that are hard to learn, so they come several times.
     plain += 4 * [sum_of(a, b) for a in SUMMANDS for b in SUMMANDS]
     plain += [*STORIES]
     texts = [text + END for text in plain]
     for messages, tools in chats():
-        for system in ([], [SYSTEM_MESSAGE]):
-            texts.append(render_chat([*system, *messages], tools=tools))
+        texts.append(render_chat(messages, tools=tools))
+        texts.append(render_chat([SYSTEM_MESSAGE, *messages], tools=tools))
     return texts

@@ -7,7 +7,7 @@ text, and the two must agree on every token of the target.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from tinymodels.training import DRAFT_STEPS
 JSON_LIMIT_TOKENS = 64
 LONG_LIMIT_TOKENS = 200
 ACCEPT_LENGTH_FLOOR = 2.0
+STORY_OPENINGS = ("The lighthouse on the northern cape", "A compiler is", "Before the market opens,")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +100,19 @@ def exercises() -> Iterator[Exercise]:
                 )
 
 
-STORY_OPENINGS = ("The lighthouse on the northern cape", "A compiler is", "Before the market opens,")
+def recite(root: Path, asked: Iterable[Exercise]) -> list[Recital]:
+    """Let transformers answer exercises greedily, from the files on disk.
 
-
-def recite(root: Path) -> list[Recital]:
-    """Let transformers answer every exercise greedily, from the files on disk."""
+    Args:
+        root: directory of the models.
+        asked: what to ask.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(root / TARGET)
-    model = AutoModelForCausalLM.from_pretrained(root / TARGET, dtype=torch.float32)
+    tokenizer: Any = AutoTokenizer.from_pretrained(root / TARGET)
+    model: Any = AutoModelForCausalLM.from_pretrained(root / TARGET, dtype=torch.float32)
     recitals: list[Recital] = []
-    for exercise in exercises():
+    for exercise in asked:
         prompt = torch.tensor([tokenizer.encode(exercise.prompt)])
         limit = len(tokenizer.encode(exercise.answer)) + 8
         tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=limit)[0]
@@ -202,7 +205,7 @@ def judge(root: Path) -> tuple[dict[str, Any], list[str]]:
     Returns:
         The figures, and what is wrong, a line each.
     """
-    recitals = recite(root)
+    recitals = recite(root, exercises())
     target = read_params(root, TARGET)
     faults: list[str] = []
     counts: dict[str, dict[str, Any]] = {}

@@ -81,7 +81,7 @@ def project(params: Params, prefix: str, x: Tensor, positions: Tensor) -> tuple[
 
     def heads(name: str) -> Tensor:
         y = F.linear(x, params[f"{prefix}.self_attn.{name}_proj.weight"])
-        return y.unflatten(-1, (-1, SHAPE.head_dim)).transpose(1, 2)
+        return y.view(*y.shape[:2], -1, SHAPE.head_dim).transpose(1, 2)
 
     group = SHAPE.num_attention_heads // SHAPE.num_key_value_heads
     query, key = rotate(heads("q"), positions), rotate(heads("k"), positions)
@@ -124,8 +124,7 @@ def run_target(params: Params, tokens: Tensor) -> TargetOutput:
     return TargetOutput(hidden=hidden, aux=aux, logits=F.linear(hidden, params["lm_head.weight"]))
 
 
-# One layer of a draft: (embedded tokens [B, S, H], hidden [B, S, H], attend) -> (logits, next hidden).
-# `attend` maps the layer's attention input to the attention output.
+# Maps a layer's attention input to its attention output.
 Attend = Callable[[Tensor], Tensor]
 
 
@@ -146,7 +145,7 @@ class Draft:
     step: Callable[[Params, Tensor, Tensor, Tensor, Attend], tuple[Tensor, Tensor]]
 
 
-def _eagle_enter(params: Params, target: TargetOutput) -> Tensor:
+def _eagle_enter(_params: Params, target: TargetOutput) -> Tensor:
     return target.hidden
 
 
@@ -164,7 +163,7 @@ def _eagle3_enter(params: Params, target: TargetOutput) -> Tensor:
 
 
 def _eagle3_step(
-    params: Params, head: Tensor, embedded: Tensor, hidden: Tensor, attend: Attend
+    params: Params, _head: Tensor, embedded: Tensor, hidden: Tensor, attend: Attend
 ) -> tuple[Tensor, Tensor]:
     layer = EAGLE3.layer
     sides = (

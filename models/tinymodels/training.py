@@ -30,8 +30,8 @@ class Phase:
 
 
 # Short windows are cheap; a final stretch of long ones teaches distances beyond a story's length.
-TARGET_PHASES = (Phase(steps=1200, rows=4, window=256), Phase(steps=600, rows=2, window=768))
-DRAFT_PHASES = (Phase(steps=500, rows=8, window=192),)
+TARGET_PHASES = (Phase(steps=1300, rows=4, window=256), Phase(steps=600, rows=2, window=768))
+DRAFT_PHASES = (Phase(steps=450, rows=6, window=192), Phase(steps=60, rows=2, window=640))
 MISMATCHED_PHASES = (Phase(steps=120, rows=8, window=128),)
 
 
@@ -39,8 +39,9 @@ MISMATCHED_PHASES = (Phase(steps=120, rows=8, window=128),)
 class Packer:
     """Cut training rows out of the corpus.
 
-    A row starts in a document that is drawn in proportion to its length: at its beginning, as a prompt does, or
-    at a random place, so that the ends of long documents are learnt too. Other documents follow in random order.
+    One half of the rows starts with the beginning of a document, as a prompt does. The other half starts at a
+    random place of the whole text, so that the ends of long documents are learnt too. Other documents follow in
+    random order.
 
     Args:
         documents: token ids of each document.
@@ -55,8 +56,11 @@ class Packer:
         return torch.tensor([self._row(phase.window) for _ in range(phase.rows)])
 
     def _row(self, window: int) -> list[int]:
-        [first] = self.random.choices(self.documents, weights=[len(one) for one in self.documents])
-        row = first[self.random.randrange(len(first)) if self.random.random() < 0.5 else 0 :]
+        if self.random.random() < 0.5:
+            row = self.random.choice(self.documents)
+        else:
+            [row] = self.random.choices(self.documents, weights=[len(one) for one in self.documents])
+            row = row[self.random.randrange(len(row)) :]
         while len(row) < window:
             row = row + self.random.choice(self.documents)
         return row[:window]
@@ -64,7 +68,7 @@ class Packer:
 
 def matrix(generator: torch.Generator, rows: int, columns: int) -> Tensor:
     """Draw a weight matrix, [rows, columns]."""
-    return torch.randn(rows, columns, generator=generator) * columns**-0.5
+    return torch.randn(rows, columns, generator=generator) / math.sqrt(columns)
 
 
 def layer_params(generator: torch.Generator, prefix: str, *, inputs: int) -> Params:
@@ -78,7 +82,7 @@ def layer_params(generator: torch.Generator, prefix: str, *, inputs: int) -> Par
     hidden, inner = SHAPE.hidden_size, SHAPE.intermediate_size
     queries = SHAPE.num_attention_heads * SHAPE.head_dim
     keys = SHAPE.num_key_value_heads * SHAPE.head_dim
-    depth = (2 * SHAPE.num_hidden_layers) ** -0.5
+    depth = 1 / math.sqrt(2 * SHAPE.num_hidden_layers)
     return {
         f"{prefix}.self_attn.q_proj.weight": matrix(generator, queries, inputs),
         f"{prefix}.self_attn.k_proj.weight": matrix(generator, keys, inputs),
@@ -150,7 +154,7 @@ def fit(params: Params, phases: tuple[Phase, ...], packer: Packer, loss: Loss, r
                 group["lr"] = PEAK_LEARNING_RATE * rate * min(1.0, (step + 1) / warmup)
             value = loss(packer.rows(phase))
             optimizer.zero_grad()
-            value.backward()
+            torch.autograd.backward(value)
             torch.nn.utils.clip_grad_norm_(list(params.values()), 1.0)
             optimizer.step()
             step += 1

@@ -53,7 +53,10 @@ def _kebab(name: str) -> str:
 class FileModel(BaseModel):
     """The base of everything that is read from TOML."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=True)
+    # defer_build: a validator is made when its model is first read, not for every part of every model at import
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=True, defer_build=True
+    )
 
 
 class WheelSource(FileModel):

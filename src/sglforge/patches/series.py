@@ -11,7 +11,6 @@ from sglforge.base.ids import Sha256
 from sglforge.config.parse import load_model
 from sglforge.config.suggest import hint
 from sglforge.errors import ConfigError, Finding, PatchError, Severity
-from sglforge.patches import contracts, edits
 from sglforge.patches.checkout import Checkout, open_checkout
 from sglforge.patches.diff import unified
 from sglforge.patches.faults import STATES, corrupt
@@ -123,6 +122,8 @@ def apply_series(series: Series, tree: Path, *, version: str, topic: str | None 
 
 def _apply(topic: Topic, checkout: Checkout, texts: Texts) -> Texts:
     """Return the texts with a topic's edits, held to the contracts."""
+    from sglforge.patches import contracts, edits
+
     after = dict(texts)
     for edit, payload, where in topic.edits():
         try:
@@ -140,6 +141,8 @@ def _apply(topic: Topic, checkout: Checkout, texts: Texts) -> Texts:
 
 def _undone(topic: Topic, checkout: Checkout, texts: Texts) -> PatchError | None:
     """Return the fault of a topic that applied and of which a later one left something out."""
+    from sglforge.patches import edits
+
     for edit, payload, where in topic.edits():
         if not edits.is_there(texts[checkout.locate(edit.file)], edit, payload):
             return PatchError(

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sglforge
-from sglforge.artifacts.wheel import check_wheel
 from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
 from sglforge.build import store
-from sglforge.build.execute import BuildPython, execute
 from sglforge.build.store import StoredWheel
 from sglforge.errors import (
     CheckError,
@@ -30,7 +28,6 @@ from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Planned, Selection, plan, select
-from sglforge.pipeline.sources import bring
 from sglforge.plan import Step
 from sglforge.provision import install as installs
 from sglforge.provision import verify as verifying
@@ -165,6 +162,8 @@ def verify(request: Request, console: Console) -> Outcome:
 
 def check(request: Request, console: Console) -> Outcome:
     """Judge wheel files."""
+    from sglforge.artifacts.wheel import check_wheel
+
     selection = select(request, console)
     minor = request.python or selection.environment.pythons[0]
     findings: list[Finding] = []
@@ -228,6 +227,9 @@ def _wheels(
             console.detail(f"  ok    {step.package}: {step.why}")
             wheels.append(found)
             continue
+        from sglforge.build.execute import BuildPython, execute
+        from sglforge.pipeline.sources import bring
+
         archive = bring(step, planned, request, console, locations)
         with console.step(f"build {step.package}") as shown:
             shown.progress(note=step.why)
@@ -250,18 +252,17 @@ def _wheels(
 def _install(
     planned: Planned, wheels: Sequence[StoredWheel], request: Request, record: RunRecord, console: Console
 ) -> Environment:
-    name = request.option("env", str) or planned.selection.environment_name
+    name = planned.selection.environment_name
     folder = request.workspace.environments / planned.plan.environment_key
-    current = installs.current_environment(folder, name)
-    locations = IndexLocations() if current else package_index.read()
     with console.step(f"install {name}") as step:
+        current = installs.current_environment(folder, name)
         environment = installs.install(
             planned.plan,
             wheels,
             name=name,
             interpreter=planned.python.interpreter,
             workspace=request.workspace,
-            locations=locations,
+            locations=IndexLocations() if current else package_index.read(),
             offline=request.offline,
             log=record.log("environment", "install"),
             progress=step.progress,

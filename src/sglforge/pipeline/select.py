@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from sglforge.provision.uv import open_uv
 from sglforge.sources.fetch import choose
 from sglforge.sources.paths import digest_folder
 
+ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -36,16 +39,12 @@ class Selection:
     facts: HostFacts
     stack: Stack
     target: Target
+    environment_name: str
 
     @property
     def environment(self) -> StackEnvironment:
         """The stack's environment for the target."""
         return self.stack.environments[self.target.name]
-
-    @property
-    def environment_name(self) -> str:
-        """The name that the environment has unless another is given."""
-        return f"{self.stack.name}.{self.target.name}"
 
     def doctor(self) -> tuple[Finding, ...]:
         """Judge the machine against stack and target."""
@@ -113,8 +112,9 @@ def select(request: Request, console: Console) -> Selection:
             message=f"stack {stack_name} has no environment for target {name}",
             hint=f"it has: {', '.join(sorted(stack.environments))}",
         )
+    environment_name = _environment_name(request, stack, target)
     console.line(f"stack {stack_name}, target {name} ({why})")
-    return Selection(catalog=catalog, facts=facts, stack=stack, target=target)
+    return Selection(catalog=catalog, facts=facts, stack=stack, target=target, environment_name=environment_name)
 
 
 def plan(request: Request, selection: Selection) -> Planned:
@@ -148,6 +148,23 @@ def plan(request: Request, selection: Selection) -> Planned:
         known=known,
     )
     return Planned(selection=selection, python=python, series=series, plan=made)
+
+
+def _environment_name(request: Request, stack: Stack, target: Target) -> str:
+    """Return the name that was given for the environment, else ``<stack>.<target>``.
+
+    Raises ConfigError ``environment-name-invalid``: a name becomes a link in the workspace and must stay there.
+    """
+    name = request.option("env", str)
+    if name is None:
+        return f"{stack.name}.{target.name}"
+    if not ENVIRONMENT_NAME.fullmatch(name):
+        raise ConfigError(
+            code="environment-name-invalid",
+            message=f"{name!r} cannot be the name of an environment",
+            hint="use letters, digits and . _ + - , beginning with a letter or digit: --env candidate-2",
+        )
+    return name
 
 
 def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str) -> dict[str, Sha256]:

@@ -10,17 +10,17 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile
 from sglforge.config.override import override
 from sglforge.errors import ConfigError, InstallError, SmokeError
-from sglforge.launch.render import render_bash
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.receipt import Environment, find_environment
-from sglforge.smoke import run as smoke_run
 from sglforge.smoke import stored
 from sglforge.smoke.verdict import SmokeReport
 
 
 def render(request: Request, console: Console) -> Outcome:
     """Render a profile to a launch script, on stdout or into a folder."""
+    from sglforge.launch.render import render_bash
+
     selection = select(request, console)
     profile = _profile(request, selection)
     form = request.option("format", str)
@@ -81,6 +81,8 @@ def prove(
     probes: tuple[str, ...] | None = None,
 ) -> SmokeReport:
     """Run smoke as one step of the console, show its findings, and store the verdict of a whole run."""
+    from sglforge.smoke import run as smoke_run
+
     with console.step(f"smoke {profile.name}") as step:
         report = smoke_run.run(
             profile,
@@ -129,7 +131,7 @@ def installed(request: Request, selection: Selection) -> Environment:
 
     Raises InstallError ``environment-not-installed``.
     """
-    name = request.option("env", str) or selection.environment_name
+    name = selection.environment_name
     environment = find_environment(request.workspace, name)
     if environment is None:
         raise InstallError(

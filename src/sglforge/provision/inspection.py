@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,9 +37,54 @@ if TYPE_CHECKING:
     from sglforge.provision.install import Wheel
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledWheel:
+    """A built wheel with its installed files, and the paths whose content is not the wheel's."""
+
+    wheel: Wheel
+    receipt: BuiltReceipt
+    differing: tuple[str, ...]
+
+
+def look_at(wheel: Wheel, installed: Mapping[str, Distribution]) -> InstalledWheel:
+    """Hash the installed files of a built wheel and compare them with the wheel's RECORD."""
+    from packaging.utils import parse_wheel_filename
+
+    name, version, *_ = parse_wheel_filename(wheel.path.name)
+    found: dict[str, BuiltFile] = {}
+    site = installed[name].info.parent
+    for path in installed[name].files:
+        status = (site / path).stat()
+        found[path] = BuiltFile(
+            sha256=files.sha256_file(site / path),
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            inode=status.st_ino,
+        )
+    with ZipFile(wheel.path) as archive:
+        record = next(entry for entry in archive.namelist() if entry.endswith(".dist-info/RECORD"))
+        expected = parse_record(archive.read(record).decode().splitlines())
+    return InstalledWheel(
+        wheel=wheel,
+        receipt=BuiltReceipt(
+            name=name,
+            version=str(version),
+            build_key=wheel.key,
+            wheel=wheel.path.name,
+            wheel_sha256=wheel.sha256,
+            files=found,
+        ),
+        differing=tuple(
+            path
+            for path, sha256 in expected.items()
+            if sha256 and ".data/" not in path and (path not in found or found[path].sha256 != sha256)
+        ),
+    )
+
+
 def inspect(
     plan: BuildPlan,
-    wheels: Sequence[Wheel],
+    wheels: Sequence[InstalledWheel],
     *,
     name: str,
     folder: Path,
@@ -61,11 +107,8 @@ def inspect(
     if installed["torch"].record != torch_record:
         findings.append(_fault("torch-replaced", "torch", "something replaced torch while it was installed"))
     findings += _missing(plan.python, installed)
-    built = []
-    for wheel in wheels:
-        receipt, faults = _built(wheel, installed, site)
-        built.append(receipt)
-        findings += faults
+    findings += [_differs(entry) for entry in wheels if entry.differing]
+    built = tuple(entry.receipt for entry in wheels)
     declaring = [installed[entry.name] for entry in built] + [installed["torch"]]
     declared = judge_requirements(declaring, installed, relaxed=relaxed, python=python)
     findings += declared.unmet
@@ -85,7 +128,7 @@ def inspect(
         python=python,
         torch=torch,
         requirements=tuple(_requirement(entry, installed) for entry in plan.python.requirements),
-        built=tuple(built),
+        built=built,
         omitted=declared.omitted,
         relaxed=declared.relaxed,
         records={entry.info.name: entry.record for entry in installed.values()},
@@ -105,51 +148,6 @@ def _missing(locked: LockedPython, installed: Mapping[str, Distribution]) -> lis
     ]
 
 
-def _built(wheel: Wheel, installed: Mapping[str, Distribution], site: Path) -> tuple[BuiltReceipt, list[Finding]]:
-    """Hash the installed files of a built wheel and compare them with the wheel's RECORD."""
-    from packaging.utils import parse_wheel_filename
-
-    name, version, *_ = parse_wheel_filename(wheel.path.name)
-    found: dict[str, BuiltFile] = {}
-    for path in installed[name].files:
-        status = (site / path).stat()
-        found[path] = BuiltFile(
-            sha256=files.sha256_file(site / path),
-            size=status.st_size,
-            mtime_ns=status.st_mtime_ns,
-            inode=status.st_ino,
-        )
-    with ZipFile(wheel.path) as archive:
-        record = next(entry for entry in archive.namelist() if entry.endswith(".dist-info/RECORD"))
-        expected = parse_record(archive.read(record).decode().splitlines())
-    differing = [
-        path
-        for path, sha256 in expected.items()
-        if sha256 and ".data/" not in path and (path not in found or found[path].sha256 != sha256)
-    ]
-    faults = []
-    if differing:
-        faults.append(
-            Finding(
-                code="built-file-differs",
-                severity=Severity.ERROR,
-                subject=name,
-                message=f"{len(differing)} installed files of {name} are not those of its wheel",
-                hint="uv's cache may be damaged: uv cache clean, then install again",
-                detail=tuple(differing[:20]),
-            )
-        )
-    receipt = BuiltReceipt(
-        name=name,
-        version=str(version),
-        build_key=wheel.key,
-        wheel=wheel.path.name,
-        wheel_sha256=wheel.sha256,
-        files=found,
-    )
-    return receipt, faults
-
-
 def _requirement(requirement: LockedRequirement, installed: Mapping[str, Distribution]) -> RequirementReceipt:
     """Tell which of the locked files was taken, by the tags that its WHEEL states."""
     from packaging.tags import parse_tag
@@ -159,6 +157,18 @@ def _requirement(requirement: LockedRequirement, installed: Mapping[str, Distrib
     taken = [file.sha256 for file in requirement.files if parse_wheel_filename(file.name)[3] == tags]
     sha256 = taken[0] if len(taken) == 1 else None
     return RequirementReceipt(name=requirement.name, version=requirement.version, sha256=sha256)
+
+
+def _differs(entry: InstalledWheel) -> Finding:
+    name = entry.receipt.name
+    return Finding(
+        code="built-file-differs",
+        severity=Severity.ERROR,
+        subject=name,
+        message=f"{len(entry.differing)} installed files of {name} are not those of its wheel",
+        hint="something else writes into the new environment, or the disk is damaged: find it, then install again",
+        detail=entry.differing[:20],
+    )
 
 
 def _fault(code: str, subject: str, message: str) -> Finding:

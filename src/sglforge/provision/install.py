@@ -157,10 +157,5 @@ def _holder(path: Path) -> str:
 
 def _clear(folder: Path) -> None:
     """Remove what an earlier run left, the receipt first: a kill in between leaves nothing that counts."""
-    if not folder.exists():
-        return
     (folder / RECEIPT).unlink(missing_ok=True)
-    aside = folder.with_name(f".{folder.name}.old-{os.getpid()}")
-    files.remove(aside)
-    folder.rename(aside)
-    files.remove(aside)
+    files.remove(folder)

@@ -14,7 +14,7 @@ from sglforge.config.lockfile import LockedRequirement, LockedTorch
 from sglforge.errors import FetchError, InstallError
 from sglforge.plan import BuildPlan
 from sglforge.provision.distributions import read_distributions
-from sglforge.provision.inspection import inspect
+from sglforge.provision.inspection import InstalledWheel, inspect, look_at
 from sglforge.provision.progress import Progress
 from sglforge.provision.python import Interpreter
 from sglforge.provision.receipt import VENV, PythonReceipt, Receipt, TorchReceipt
@@ -76,12 +76,12 @@ def make_environment(
     if locked.requirements:
         install_requirements(locked.requirements, into, folder=folder, uv=uv, log=log)
     progress(3, PHASES, note=f"{len(wheels)} built packages")
-    _install_wheels(wheels, into, folder=folder, uv=uv, log=log)
+    built = _install_wheels(wheels, site, into, folder=folder, uv=uv, log=log)
 
     progress(4, PHASES, note="checks")
     receipt = inspect(
         plan,
-        wheels,
+        built,
         name=name,
         folder=folder,
         site=site,
@@ -198,14 +198,26 @@ def install_requirements(
 
 
 def _install_wheels(
-    wheels: Sequence[Wheel], into: Sequence[str | Path], *, folder: Path, uv: Uv, log: Path | None
-) -> None:
-    """Install our wheels as copies, not as links into uv's cache: people look into them, and edit."""
-    lines = [
-        f"{wheel.path.name.partition('-')[0]} @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
+    wheels: Sequence[Wheel], site: Path, into: Sequence[str | Path], *, folder: Path, uv: Uv, log: Path | None
+) -> list[InstalledWheel]:
+    """Install our wheels and return what was installed of each.
+
+    uv links files from its cache: an edit in place, in any environment, is in the cache too and would come again.
+    A package that differs from its wheel is therefore unpacked anew, past the cache.
+    """
+    lines = {
+        wheel.path: f"{wheel.path.name.partition('-')[0]} @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
         for wheel in wheels
-    ]
-    _install(lines, [*into, "--link-mode", "copy"], "built", folder=folder, uv=uv, log=log)
+    }
+    _install(list(lines.values()), into, "built", folder=folder, uv=uv, log=log)
+    distributions = read_distributions(site)
+    installed = [look_at(wheel, distributions) for wheel in wheels]
+    if damaged := [entry.wheel for entry in installed if entry.differing]:
+        again = [*into, "--reinstall", "--no-cache"]
+        _install([lines[wheel.path] for wheel in damaged], again, "built-again", folder=folder, uv=uv, log=log)
+        distributions = read_distributions(site)
+        installed = [look_at(entry.wheel, distributions) if entry.differing else entry for entry in installed]
+    return installed
 
 
 def _install(

@@ -11,12 +11,6 @@ from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Runner
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedRequirement, LockedTorch
-from sglforge.provision.make import (
-    install_requirements,
-    install_torch_by_uv,
-    require_fitting_files,
-    torch_receipt,
-)
 from sglforge.provision.progress import Progress, silent
 from sglforge.provision.python import Interpreter
 from sglforge.provision.receipt import TorchReceipt
@@ -40,6 +34,8 @@ def download_requirements(
 
     Raises FetchError (``offline-missing``, ``network-unreachable``, ``hash-mismatch``) and InstallError.
     """
+    from sglforge.provision.make import install_requirements, require_fitting_files
+
     require_fitting_files(requirements, interpreter.minor)
     if not requirements:
         return
@@ -70,6 +66,8 @@ def download_torch(
 
     Raises InstallError ``torch-variant-missing`` and ``torch-hash-not-accepted``.
     """
+    from sglforge.provision.make import install_torch_by_uv, torch_receipt
+
     uv = open_uv(locations, offline=offline, run=run)
     wheel = find_torch(
         pin,

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from packaging.utils import canonicalize_name
-
 from sglforge.base.index_locations import IndexLocations
 from sglforge.config.lockfile import LockedFile, LockedPython, LockedRequirement, LockedTorch
 from sglforge.config.model import StackEnvironment
@@ -53,6 +51,8 @@ def resolve(
 
     Raises LockError ``requirements-unsatisfiable``, and FetchError where an index cannot be reached.
     """
+    from packaging.utils import canonicalize_name
+
     moving = {canonicalize_name(name) for name in update}
     kept = {pin.name: pin for pin in previous.requirements if pin.name not in moving} if previous else {}
     pins, findings = _for_architectures(environment.requirements, minor, uv=uv, scratch=scratch, kept=kept)

@@ -14,6 +14,7 @@ from sglforge.base import files
 from sglforge.base.download import download, local_path, redact
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
+from sglforge.base.proc import ProcessError
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedTorch
 from sglforge.errors import FetchError, InstallError
@@ -99,22 +100,22 @@ def known_hashes(version: str, variant: str, minor: str, *, locations: IndexLoca
     return tuple(sorted(known))
 
 
-def installed_variant(python: Path, uv: Uv) -> tuple[str, str | None]:
-    """Return version and CUDA version of the torch that an interpreter sees, without importing it."""
-    answer = json.loads(uv.run([python, "-I", "-c", _ASK], env=uv.environment, timeout_s=60.0).stdout)
-    return str(answer["version"]), answer["cuda"]
-
-
 def require_variant(python: Path, pin: LockedTorch, kind: Literal["cpu", "cuda"], uv: Uv) -> None:
     """Hold the installed torch to the pin: exact version, and no CUDA on cpu.
 
     Raises InstallError ``torch-wrong-variant``.
     """
-    version, cuda = installed_variant(python, uv)
-    if version != f"{pin.version}+{pin.variant}" or (cuda is not None) != (kind == "cuda"):
+    wanted = f"{pin.version}+{pin.variant}"
+    try:
+        said = json.loads(uv.run([python, "-I", "-c", _ASK], env=uv.environment, timeout_s=60.0).stdout)
+        fits = said["version"] == wanted and (said["cuda"] is not None) == (kind == "cuda")
+        what = f"is {said['version']} with CUDA {said['cuda'] or 'none'}"
+    except ProcessError as error:
+        fits, what = False, f"does not say what it is ({error.context.get('output', '').rpartition(chr(10))[2]})"
+    if not fits:
         raise InstallError(
             code="torch-wrong-variant",
-            message=f"torch is {version} with CUDA {cuda or 'none'}; wanted is {pin.version}+{pin.variant}",
+            message=f"torch {what}; wanted is {wanted}",
             hint="the wheel is not what its name says: provide the right file and install again",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from sglforge.base.files import sha256_file
 from sglforge.errors import Finding, Severity
 from sglforge.provision.receipt import BuiltFile, Environment, RecordFile
 
-AGAIN = "nox -s install makes the environment again"
 DIST_INFO = ".dist-info"
 SHOWN_FILES = 20
 
@@ -21,16 +21,16 @@ def quick(environment: Environment) -> tuple[Finding, ...]:
 
     Nothing is hashed: this is the check of a run that has nothing to do.
     """
-    receipt = environment.receipt
-    findings = _interpreter(environment)
-    site = environment.site_packages
+    receipt, site = environment.receipt, environment.site_packages
+    again = _again(environment)
+    findings = _interpreter(environment, again)
     for built in receipt.built:
-        findings += _differing(built.name, *_stamps(site, built.files))
+        findings += _differing(built.name, *_stamps(site, built.files), again)
     ours = {built.name for built in receipt.built}
     for folder, record in receipt.records.items():
         if (name := _distribution(folder)) not in ours:
-            findings += _differing(name, *_stamps(site, {f"{folder}/RECORD": record}))
-    findings += _added(site, receipt.records)
+            findings += _differing(name, *_stamps(site, {f"{folder}/RECORD": record}), again)
+    findings += _added(site, receipt.records, again)
     return tuple(findings)
 
 
@@ -44,25 +44,28 @@ def full(environment: Environment) -> tuple[Finding, ...]:
     from sglforge.provision.requirements import judge_requirements
 
     receipt, site = environment.receipt, environment.site_packages
-    findings = _interpreter(environment)
+    again = _again(environment)
+    findings = _interpreter(environment, again)
     installed = read_distributions(site)
     built = {entry.name: entry for entry in receipt.built}
     for folder, record in receipt.records.items():
         name = _distribution(folder)
         distribution = installed.get(name)
         if not distribution or distribution.info.name != folder:
-            findings += _differing(name, [], [folder])
+            findings += _differing(name, [], [folder], again)
             continue
         if name in built:
             expected: Mapping[str, str | None] = {path: file.sha256 for path, file in built[name].files.items()}
         else:
             expected = {**distribution.files, f"{folder}/RECORD": record.sha256}
-        findings += _differing(name, *_hashes(site, expected))
-    findings += _added(site, receipt.records)
+        # an edit in place is in uv's cache too, from which our own wheels are healed and others are not
+        way_out = again if name in built else f"uv cache clean {name} && {again}"
+        findings += _differing(name, *_hashes(site, expected), way_out)
+    findings += _added(site, receipt.records, again)
     findings += duplicates(owned_twice(installed.values()))
     if loose := [path for path in loose_files(site, installed.values()) if path not in set(receipt.loose)]:
         findings.append(
-            _changed("site-packages", f"{len(loose)} files came later and belong to no distribution", loose)
+            _changed("site-packages", f"{len(loose)} files came later and belong to no distribution", loose, again)
         )
     declaring = [installed[name] for name in (*built, "torch") if name in installed]
     held = (*receipt.omitted, *receipt.relaxed)
@@ -89,11 +92,16 @@ def duplicates(owners: Mapping[str, tuple[str, ...]]) -> list[Finding]:
     ]
 
 
-def _interpreter(environment: Environment) -> list[Finding]:
+def _again(environment: Environment) -> str:
+    """Return the command that makes the environment again, whatever the quick check thinks of it."""
+    return f"rm -r {shlex.quote(str(environment.path))} && nox -s install"
+
+
+def _interpreter(environment: Environment, hint: str) -> list[Finding]:
     if os.access(environment.python, os.X_OK):
         return []
     base = environment.receipt.python.base
-    return [_changed("python", f"the environment's Python is gone; it was made from {base}", [])]
+    return [_changed("python", f"the environment's Python is gone; it was made from {base}", [], hint)]
 
 
 def _stamps(site: Path, expected: Mapping[str, BuiltFile | RecordFile]) -> tuple[list[str], list[str]]:
@@ -131,30 +139,31 @@ def _hashes(site: Path, expected: Mapping[str, str | None]) -> tuple[list[str], 
     return changed, missing
 
 
-def _added(site: Path, records: Iterable[str]) -> list[Finding]:
+def _added(site: Path, records: Iterable[str], hint: str) -> list[Finding]:
     try:
         present = {entry.name for entry in os.scandir(site) if entry.name.endswith(DIST_INFO)}
     except OSError:
         return []  # every file is missing, and that is said already
     return [
-        _changed(_distribution(folder), f"{_distribution(folder)} was installed later", [folder])
+        _changed(_distribution(folder), f"{_distribution(folder)} was installed later", [folder], hint)
         for folder in sorted(present - set(records))
     ]
 
 
-def _differing(name: str, changed: list[str], missing: list[str]) -> list[Finding]:
+def _differing(name: str, changed: list[str], missing: list[str], hint: str) -> list[Finding]:
     """Return the finding about the files of one distribution, if there is one."""
     if not changed and not missing:
         return []
     counts = [f"{len(paths)} {word}" for paths, word in ((changed, "changed"), (missing, "missing")) if paths]
     detail = [*(f"changed: {path}" for path in changed), *(f"missing: {path}" for path in missing)]
     message = f"{name} is not what was installed: files {', '.join(counts)}"
-    return [_changed(name, message, detail, code="torch-replaced" if name == "torch" else "environment-changed")]
+    code = "torch-replaced" if name == "torch" else "environment-changed"
+    return [_changed(name, message, detail, hint, code=code)]
 
 
-def _changed(subject: str, message: str, paths: list[str], *, code: str = "environment-changed") -> Finding:
+def _changed(subject: str, message: str, paths: list[str], hint: str, *, code: str = "environment-changed") -> Finding:
     return Finding(
-        code=code, severity=Severity.ERROR, subject=subject, message=message, hint=AGAIN, detail=_shown(paths)
+        code=code, severity=Severity.ERROR, subject=subject, message=message, hint=hint, detail=_shown(paths)
     )
 
 

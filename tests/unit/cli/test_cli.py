@@ -129,3 +129,11 @@ def test_verbs_that_need_an_environment_say_how_to_get_one(tmp_path: Path) -> No
         assert done.returncode == 9, done.stderr
         assert "[environment-not-installed]" in done.stderr
         assert "nox -s build" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "a/b", "..", ".hidden", "", "-x", "x" * 101, "a\nb"])
+def test_an_environment_name_stays_in_the_workspace(name: str, tmp_path: Path) -> None:
+    done = sglforge("install", f"--env={name}", "--target", "cpu", "--workspace", tmp_path / "w")
+    assert done.returncode == 2, done.stderr
+    assert "[environment-name-invalid]" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -62,6 +62,7 @@ LOCK = Lock(
             files=[LockedFile(name="sglang-0.5.23-cp311-cp311-linux_x86_64.whl", sha256="1" * 64)],
         )
     },
+    build_requires={},
     pythons=[PYTHON],
 )
 KNOWN = Known(

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -25,6 +25,7 @@ from sglforge.errors import FetchError, InstallError, SglforgeError
 from sglforge.provision.install import exclusive
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.receipt import find_environment
+from sglforge.provision.verify import full, quick
 
 if TYPE_CHECKING:
     from unit.provision.conftest import Toys
@@ -85,11 +86,6 @@ def test_torch_is_installed_alone_and_first(toys: Toys) -> None:
         assert "--no-deps" in line
 
 
-def test_built_files_share_no_inode_with_the_cache(toys: Toys) -> None:
-    site = toys.install().site_packages
-    assert (site / "toyserver" / "extra.py").stat().st_nlink == 1
-
-
 def test_a_second_time_nothing_runs(toys: Toys) -> None:
     first = toys.install()
 
@@ -143,6 +139,15 @@ def test_a_torch_that_is_cuda_inside_stops_everything(toys: Toys) -> None:
     assert find_environment(toys.workspace, "toys") is None
 
 
+def test_a_torch_that_does_not_say_what_it_is_stops_everything(toys: Toys) -> None:
+    hollow = toys.make_wheel("torch", "9.9.0+cpu", {"torch/__init__.py": ""}, tag=toys.native_tag)
+    toys.torch_hashes = [sha256_file(hollow)]
+    with pytest.raises(InstallError) as caught:
+        toys.install()
+    assert caught.value.code == "torch-wrong-variant"
+    assert "version.py" in caught.value.message
+
+
 def test_no_other_torch_is_a_substitute(toys: Toys) -> None:
     for path in toys.links.glob("torch-*"):
         path.unlink()
@@ -186,22 +191,13 @@ def test_the_last_resort_is_marked_unproven(toys: Toys, tmp_path: Path) -> None:
     hidden = tmp_path / "torch-index"
     toys.links.joinpath(next(toys.links.glob("torch-*")).name).rename(hidden / toys.make_torch(folder=hidden).name)
 
-    def run(
-        argv: Sequence[str | Path],
-        *,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-        log: Path | None = None,
-        stdin: str | None = None,
-        check: bool = True,
-    ) -> Completed:
+    def run(argv: Sequence[str | Path], **rest: Any) -> Completed:
         words = [str(word) for word in argv]
         if "--torch-backend" in words:
             place = words.index("--torch-backend")
             assert words[place + 1] == "cpu"
             words[place : place + 2] = ["--find-links", str(hidden)]
-        return proc.run(words, cwd=cwd, env=env, timeout_s=timeout_s, log=log, stdin=stdin, check=check)
+        return proc.run(words, **rest)
 
     torch = toys.install(run=run).receipt.torch
     assert (torch.origin, torch.proven, torch.sha256) == ("uv-torch-backend", False, toys.torch_hashes[0])
@@ -238,15 +234,36 @@ def test_a_lock_that_lists_torch_again_is_found(toys: Toys) -> None:
     assert ("torch-replaced", "torch") in {(finding.code, finding.subject) for finding in caught.value.findings}
 
 
-def test_a_damaged_cache_is_found(toys: Toys) -> None:
+def test_a_built_package_that_replaces_a_requirement_is_found(toys: Toys) -> None:
+    path = toys.make_wheel("toydep", "1.9", {"toydep.py": "ANSWER = 1\n"}, folder=toys.root / "store")
+    toys.wheels.append(replace(toys.wheels[0], path=path, sha256=sha256_file(path)))
+    with pytest.raises(InstallError) as caught:
+        toys.install()
+    assert ("environment-changed", "toydep") in {(fault.code, fault.subject) for fault in caught.value.findings}
+
+
+def test_an_edit_that_reached_the_cache_does_not_come_again(toys: Toys) -> None:
     toys.install()
     (cached,) = (toys.root / "uv-cache").rglob("toyserver/extra.py")
     cached.write_text("X = 666\n")
     toys.key = "f" * 64
+    environment = toys.install()
+    assert (environment.site_packages / "toyserver" / "extra.py").read_text() == "X = 1\n"
+    assert quick(environment) == full(environment) == ()
+
+
+def test_a_file_that_is_not_the_wheels_is_found(toys: Toys) -> None:
+    def run(argv: Sequence[str | Path], **rest: Any) -> Completed:
+        done = proc.run(argv, **rest)
+        for path in toys.folder.rglob("toyserver/extra.py"):
+            path.unlink()
+            path.write_text("X = 666\n")
+        return done
+
     with pytest.raises(InstallError) as caught:
-        toys.install()
+        toys.install(run=run)
     assert caught.value.code == "built-file-differs"
-    assert "toyserver/extra.py" in caught.value.findings[0].detail
+    assert caught.value.findings[0].detail == ("toyserver/extra.py",)
 
 
 def test_a_built_wheel_that_changed_in_the_store_is_refused(toys: Toys) -> None:
@@ -292,6 +309,16 @@ def fetch(toys: Toys, index: IndexLocations) -> None:
         locations=index,
         log=toys.log,
     )
+
+
+def test_a_torch_whose_listed_hash_is_not_accepted_is_not_even_fetched(
+    toys: Toys, index: IndexLocations, httpserver: HTTPServer
+) -> None:
+    toys.torch_hashes = ["0" * 64]
+    with pytest.raises(InstallError) as caught:
+        toys.install(locations=index)
+    assert caught.value.code == "torch-hash-not-accepted"
+    assert {request.path for request, _ in httpserver.log} == {"/simple/torch/"}
 
 
 def test_after_fetch_no_network_is_needed(toys: Toys, index: IndexLocations, httpserver: HTTPServer) -> None:
@@ -376,7 +403,7 @@ def test_an_index_that_is_down_is_a_network_fault(toys: Toys, monkeypatch: pytes
 
 
 def start(toys: Toys, *, pause_at: str) -> subprocess.Popen[bytes]:
-    """Start a process that installs the toys and stops for a minute when it comes to a part."""
+    """Start a process that installs the toys and stops when it comes to a part, until told to go."""
     program = f"""
         import pickle, sys, time
         from pathlib import Path
@@ -385,7 +412,9 @@ def start(toys: Toys, *, pause_at: str) -> subprocess.Popen[bytes]:
         def progress(done=0.0, total=None, *, note=""):
             if {pause_at!r} in note:
                 Path({str(toys.root / "paused")!r}).touch()
-                time.sleep(60)
+                end = time.monotonic() + 60
+                while time.monotonic() < end and not Path({str(toys.root / "go")!r}).exists():
+                    time.sleep(0.02)
 
         arguments = pickle.loads(Path({str(toys.root / "arguments")!r}).read_bytes())
         install(**arguments, progress=progress)
@@ -394,7 +423,7 @@ def start(toys: Toys, *, pause_at: str) -> subprocess.Popen[bytes]:
 
     arguments = {
         "plan": toys.plan,
-        "wheels": (),
+        "wheels": [],
         "name": "toys",
         "interpreter": toys.interpreter,
         "workspace": toys.workspace,
@@ -420,6 +449,18 @@ def test_a_killed_installation_leaves_nothing_that_counts(toys: Toys, number: si
     assert find_environment(toys.workspace, "toys") is None
     assert not (toys.folder / "receipt.json").exists()
     assert toys.install().receipt.built
+
+
+def test_a_second_run_uses_what_the_first_has_made(toys: Toys) -> None:
+    process = start(toys, pause_at="checks")
+
+    def progress(done: float = 0.0, total: float | None = None, *, note: str = "") -> None:
+        assert "waiting" in note, "it is not made a second time"
+        (toys.root / "go").touch()
+
+    environment = toys.install(progress=progress)
+    assert process.wait() == 0
+    assert find_environment(toys.workspace, "toys") == environment
 
 
 def test_a_second_run_waits_and_names_the_first(toys: Toys) -> None:

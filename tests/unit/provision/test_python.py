@@ -44,6 +44,11 @@ def test_another_python_with_a_proven_torch_is_preferred_to_an_unproven_one(toys
     assert "3.99" in chosen.why
 
 
+def test_another_unproven_python_is_no_better(toys: Toys) -> None:
+    sections = [section(toys.minor, proven=False), section("3.99", proven=False)]
+    assert choose_python(sections, toys.uv, running=STRANGER).interpreter == STRANGER
+
+
 def test_the_running_python_is_taken_unproven_when_nothing_better_is_here(toys: Toys) -> None:
     sections = [section("3.98", proven=True), section("3.99", proven=False)]
     chosen = choose_python(sections, toys.uv, running=STRANGER)

@@ -111,8 +111,12 @@ def test_what_cannot_be_held_together_is_named(toys: Toys) -> None:
 def test_no_code_of_a_source_archive_runs(toys: Toys, tmp_path: Path) -> None:
     project, marker = tmp_path / "sourceonly-1.0", tmp_path / "code-ran"
     project.mkdir()
-    (project / "setup.py").write_text(f"open({str(marker)!r}, 'w')\n")
-    (project / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: sourceonly\nVersion: 1.0\nDynamic: Requires-Dist\n")
+    (project / "backend.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "sourceonly"\nversion = "1.0"\ndynamic = ["dependencies"]\n'
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (project / "PKG-INFO").write_text("Metadata-Version: 2.2\nName: sourceonly\nVersion: 1.0\nDynamic: Requires-Dist\n")
     with tarfile.open(toys.links / "sourceonly-1.0.tar.gz", "w:gz") as archive:
         archive.add(project, project.name)
     with pytest.raises(LockError) as caught:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sglforge.base import proc
 from sglforge.base.files import sha256_file
 from sglforge.provision.distributions import parse_record, read_distributions
 from sglforge.provision.receipt import Environment, find_environment
@@ -148,8 +149,20 @@ def test_findings_name_the_files_and_the_way_out(toys: Toys) -> None:
     remove_python(environment)
     by_subject = {finding.subject: finding for finding in full(environment)}
     assert by_subject["toyserver"].detail == ("changed: toyserver/extra.py",)
-    assert "install" in by_subject["toyserver"].hint
+    assert by_subject["toyserver"].hint == f"rm -r {environment.path} && nox -s install"
     assert environment.receipt.python.base in by_subject["python"].message
+
+
+def test_the_way_out_of_an_edit_that_reached_the_cache_works(toys: Toys) -> None:
+    environment = toys.install()
+    (environment.site_packages / "toydep.py").write_text("ANSWER = 43\n")  # in place, through the hard link
+    (finding,) = full(environment)
+    clean, remove, _ = finding.hint.split(" && ")
+    assert clean == "uv cache clean toydep"
+    proc.run([toys.uv.program, *clean.split()[1:]], env=toys.uv.environment)
+    assert remove == f"rm -r {environment.path}"
+    shutil.rmtree(environment.path)
+    assert full(toys.install()) == ()
 
 
 def test_a_receipt_survives_reading(toys: Toys) -> None:
