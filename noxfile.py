@@ -121,8 +121,8 @@ def docs(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Measure against peers, side by side; the raw figures go to benchmarks/results/ (after build)."""
-    _install(session, "-e", ".", "fromager")
-    session.run("python", "benchmarks/run.py", *session.posargs)
+    _install(session, "-e", ".", "fromager", "nox[uv]")
+    session.run("python", "-m", "benchmarks.run", *session.posargs)
 
 
 def _engine(session: nox.Session) -> Path:

@@ -11,6 +11,7 @@ from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
+from sglforge.base.workspace import sweep_scratch
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.errors import (
@@ -41,6 +42,7 @@ def build(request: Request, console: Console) -> Outcome:
     start = time.monotonic()
     selection = select(request, console)
     record = runrecord.start(request.workspace.runs)
+    sweep_scratch(request.workspace)
     document: dict[str, object] = {
         "schema": 1,
         "verb": "build",
@@ -255,20 +257,22 @@ def _install(
     name = planned.selection.environment_name
     folder = request.workspace.environments / planned.plan.environment_key
     with console.step(f"install {name}") as step:
-        current = installs.current_environment(folder, name)
+        if current := installs.current_environment(folder, name):
+            step.say("unchanged")
+            return current
         environment = installs.install(
             planned.plan,
             wheels,
             name=name,
             interpreter=planned.python.interpreter,
             workspace=request.workspace,
-            locations=IndexLocations() if current else package_index.read(),
+            locations=package_index.read(),
             offline=request.offline,
             log=record.log("environment", "install"),
             progress=step.progress,
         )
         count = len(environment.receipt.requirements)
-        step.say("unchanged" if current else f"torch {environment.receipt.torch.version} and {count} distributions")
+        step.say(f"torch {environment.receipt.torch.version} and {count} distributions")
     return environment
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sglforge import plan as plans
-from sglforge.base import files
+from sglforge.base import files, runrecord
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.workspace import Workspace
@@ -115,6 +115,8 @@ def fetch(request: Request, console: Console) -> Outcome:
     selection.require_buildable()
     planned = plan(request, selection)
     locations = package_index.read()
+    record = runrecord.start(request.workspace.runs)
+    log = record.log("environment", "fetch")
     python, locked = planned.python.interpreter, planned.python.locked
     archives = [
         archive
@@ -128,6 +130,7 @@ def fetch(request: Request, console: Console) -> Outcome:
             workspace=request.workspace,
             locations=locations,
             offline=request.offline,
+            log=log,
             progress=shown.progress,
         )
         shown.say(f"{locked.torch.version}+{locked.torch.variant}")
@@ -139,6 +142,7 @@ def fetch(request: Request, console: Console) -> Outcome:
                 workspace=request.workspace,
                 locations=locations,
                 offline=request.offline,
+                log=log,
             )
         shown.say(f"{len(locked.requirements)} distributions")
     document = {
@@ -149,6 +153,7 @@ def fetch(request: Request, console: Console) -> Outcome:
         ],
         "torch": {"version": locked.torch.version, "variant": locked.torch.variant, "sha256": torch.sha256},
         "requirements": len(locked.requirements),
+        "run": record.id,
     }
     return Outcome(document=document, text="everything is here; --offline works now")
 
