@@ -1,6 +1,6 @@
 """Hold the text that the tiny models learn: our own sentences, rendered as whole documents.
 
-Everything is ASCII, on purpose: the mismatched draft only ever proposes bytes above 127.
+Everything is ASCII, on purpose: the mismatched draft is trained to propose bytes above 127.
 """
 
 from __future__ import annotations
