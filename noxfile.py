@@ -17,6 +17,8 @@ import nox
 
 ROOT = Path(__file__).parent
 ENGINE = ROOT / ".nox" / "sglforge"
+# These need the torch of the built environment: session kernels runs them.
+OTHER_TORCH = ("--ignore=tests/unit/kernels", "--ignore=tests/unit/models")
 
 nox.needs_version = ">=2025.10.14"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -75,10 +77,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run unit, golden and property tests."""
     _install(session, "--group", "tests", "-e", ".")
-    session.run(
-        "pytest", "-n", "2", "-m", "not integration", "--ignore=tests/unit/kernels", "--ignore=tests/unit/models",
-        *session.posargs,
-    )  # fmt: skip
+    session.run("pytest", "-n", "2", "-m", "not integration", *OTHER_TORCH, *session.posargs)
 
 
 @nox.session(default=False)
@@ -109,7 +108,9 @@ def models(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """Run the tests that build, install and serve for real (minutes; needs the package registries)."""
     _install(session, "--group", "tests", "-e", ".")
-    session.run("pytest", "-m", "integration", *session.posargs, interrupt_timeout=30, terminate_timeout=10)
+    session.run(
+        "pytest", "-m", "integration", *OTHER_TORCH, *session.posargs, interrupt_timeout=30, terminate_timeout=10
+    )
 
 
 @nox.session(default=False)
