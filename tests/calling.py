@@ -58,14 +58,15 @@ def call(*words: str | Path, workspace: Path, env: Mapping[str, str] | None = No
     return Called(code=done.returncode, document=json.loads(done.stdout or "{}"), talk=done.stderr)
 
 
-def servers() -> Sequence[str]:
-    """Return the command lines of SGLang processes that live now."""
+def servers(workspace: Path) -> Sequence[str]:
+    """Return the command lines of SGLang processes that live now and run from a workspace."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            ours = str(workspace) in command or str(workspace) in (entry / "maps").read_text(errors="replace")
         except OSError:
             continue
-        if "sglang.launch_server" in command or command.startswith("sglang::"):
+        if ours and ("sglang.launch_server" in command or command.startswith("sglang::")):
             found.append(command)
     return found

@@ -34,12 +34,12 @@ def environment(built: Called) -> dict[str, str]:
     return found
 
 
-def test_a_build_ends_with_a_proven_server(built: Called) -> None:
+def test_a_build_ends_with_a_proven_server(built: Called, workspace: Path) -> None:
     assert built.document["verdict"] == "pass", built.talk
     assert built.smoke["scope"] == "cpu-logic"
     assert set(built.probes) == PROBES
     assert set(built.probes.values()) == {"pass"}
-    assert servers() == []
+    assert servers(workspace) == []
 
 
 def test_a_second_build_does_nothing_and_cites_the_verdict(built: Called, workspace: Path) -> None:
@@ -152,18 +152,18 @@ def test_an_interrupted_smoke_leaves_no_server(built: Called, workspace: Path, k
         text=True,
     ) as process:
         deadline = time.monotonic() + 120
-        while not servers() and time.monotonic() < deadline:
+        while not servers(workspace) and time.monotonic() < deadline:
             time.sleep(0.2)
         time.sleep(3)
-        assert servers()
+        assert servers(workspace)
         process.send_signal(kill)
         _, talk = process.communicate(timeout=60)
     assert process.returncode == (-9 if kill is signal.SIGKILL else 130)
     assert "Traceback" not in talk
     deadline = time.monotonic() + 15
-    while servers() and time.monotonic() < deadline:
+    while servers(workspace) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert servers() == []
+    assert servers(workspace) == []
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(built: Called, workspace: Path) -> None:
