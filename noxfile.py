@@ -44,7 +44,10 @@ VERBS = {
 def _verb_session(verb: str, summary: str) -> None:
     def session(session: nox.Session) -> None:
         engine = _engine(session)
-        session.run(str(engine), verb, *session.posargs, external=True, interrupt_timeout=30, terminate_timeout=10)
+        session.run(
+            str(engine), verb, *session.posargs,
+            external=True, stderr=None, interrupt_timeout=30, terminate_timeout=10,
+        )  # fmt: skip
 
     session.__doc__ = summary
     nox.session(name=verb, venv_backend="none", default=False)(session)
@@ -195,10 +198,13 @@ def _index_environment(session: nox.Session) -> dict[str, str | None]:
         "extra-index-url": "UV_INDEX",
         "find-links": "UV_FIND_LINKS",
         "cert": "SSL_CERT_FILE",
+        "constraint": "UV_CONSTRAINT",
     }
-    found: dict[str, str | None] = {}
+    # pip takes the best version of all indexes, uv by itself only those of the first that has the project.
+    found: dict[str, str | None] = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for line in str(printed or "").splitlines():
         name, _, value = line.partition("=")
         if variable := wanted.get(name.rpartition(".")[2]):
-            found[variable] = " ".join(json.loads(f'"{value.strip(chr(39))}"').split())
+            words = json.loads(f'"{value.strip(chr(39))}"').split()
+            found[variable] = ("," if variable == "UV_FIND_LINKS" else " ").join(words)
     return {name: value for name, value in found.items() if name not in os.environ}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-import shutil
+import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +31,7 @@ def measure(setting: Setting) -> dict[str, object]:
 
     uv alone makes a venv and installs torch, every locked requirement by its version, and our wheels in one
     call, without hashes, checks or a receipt; byte-compiled like ours, from the same cache, without resolving.
+    Nothing is removed between rounds: ext4 can be slow to make files after many were removed.
     """
     planned = setting.planned()
     wheels = [wheel for step in planned.plan.steps if (wheel := store.lookup(setting.workspace, step.key))]
@@ -45,7 +46,7 @@ def measure(setting: Setting) -> dict[str, object]:
         wanted.write_text("".join(_wanted(planned, wheels, locations, setting.workspace)))
         cases = {
             OURS: lambda: _install(planned, wheels, locations, workspace),
-            PEER: lambda: _install_bare(planned, wanted, locations, folder / "bare", workspace),
+            PEER: lambda: _install_bare(planned, wanted, locations, folder),
             VERB: lambda: _install_by_verb(setting, workspace),
         }
         interleave(cases, 1)
@@ -77,7 +78,7 @@ def _wanted(
 def _install(
     planned: Planned, wheels: Sequence[StoredWheel], locations: IndexLocations, workspace: Workspace
 ) -> Sample:
-    _clear(workspace)
+    _put_aside(workspace)
     start, cpu = time.perf_counter(), _cpu_s()
     install(
         planned.plan,
@@ -90,27 +91,23 @@ def _install(
     return Sample(wall_s=time.perf_counter() - start, cpu_s=_cpu_s() - cpu)
 
 
-def _install_bare(
-    planned: Planned, wanted: Path, locations: IndexLocations, folder: Path, workspace: Workspace
-) -> Sample:
-    _clear(workspace)
-    shutil.rmtree(folder, ignore_errors=True)
+def _install_bare(planned: Planned, wanted: Path, locations: IndexLocations, folder: Path) -> Sample:
+    venv = folder / f"bare-{secrets.token_hex(4)}"
     uv = open_uv(locations)
     start, cpu = time.perf_counter(), _cpu_s()
-    uv("venv", "--no-project", "--python", planned.python.interpreter.path, folder)
-    uv("pip", "install", "--no-deps", "--compile-bytecode", "--python", folder / "bin" / "python", "-r", wanted)
-    sample = Sample(wall_s=time.perf_counter() - start, cpu_s=_cpu_s() - cpu)
-    shutil.rmtree(folder)
-    return sample
+    uv("venv", "--no-project", "--python", planned.python.interpreter.path, venv)
+    uv("pip", "install", "--no-deps", "--compile-bytecode", "--python", venv / "bin" / "python", "-r", wanted)
+    return Sample(wall_s=time.perf_counter() - start, cpu_s=_cpu_s() - cpu)
 
 
 def _install_by_verb(setting: Setting, workspace: Workspace) -> Sample:
-    _clear(workspace)
+    _put_aside(workspace)
     return timed(setting.sglforge("install", workspace=workspace.root), env=setting.environment)
 
 
-def _clear(workspace: Workspace) -> None:
-    shutil.rmtree(workspace.environments, ignore_errors=True)
+def _put_aside(workspace: Workspace) -> None:
+    if workspace.environments.exists():
+        workspace.environments.rename(workspace.root / f"aside-{secrets.token_hex(4)}")
 
 
 def _cpu_s() -> float:

@@ -62,11 +62,13 @@ def timed(
 
 
 def interleave(cases: Mapping[str, Callable[[], Sample]], rounds: int) -> dict[str, list[Sample]]:
-    """Measure every case once in each round, so that all of them meet the same load."""
+    """Measure every case once in each round, so that all of them meet the same load; the order alternates."""
     samples: dict[str, list[Sample]] = {name: [] for name in cases}
+    names = list(cases)
     for _ in range(rounds):
-        for name, case in cases.items():
-            samples[name].append(case())
+        for name in names:
+            samples[name].append(cases[name]())
+        names.reverse()
     return samples
 
 

@@ -20,7 +20,7 @@ from sglforge import __version__, pipeline
 from sglforge.base import console as consoles
 from sglforge.base import workspace
 from sglforge.base.console import Console, Verbosity
-from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, InstallError, SglforgeError
+from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, Finding, InstallError, Severity, SglforgeError
 from sglforge.pipeline.request import Request, find_catalog
 
 
@@ -48,8 +48,7 @@ def run(argv: Sequence[str]) -> int:
     except SglforgeError as error:
         return _failed(error, console, wants_json=wants_json)
     except KeyboardInterrupt:
-        console.error("interrupted; what was published is whole, the next run goes on from there")
-        return EXIT_INTERRUPTED
+        return _interrupted(console, wants_json=wants_json)
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -82,6 +81,19 @@ def _failed(error: SglforgeError, console: Console, *, wants_json: bool) -> int:
         findings = [finding.to_json() for finding in error.as_findings()]
         _print_json({"schema": 1, "verdict": "fail", "findings": findings})
     return error.exit_code
+
+
+def _interrupted(console: Console, *, wants_json: bool) -> int:
+    finding = Finding(
+        code="run-interrupted",
+        severity=Severity.ERROR,
+        message="interrupted; what was published is whole",
+        hint="repeat the command: it goes on from there",
+    )
+    console.finding(finding)
+    if wants_json:
+        _print_json({"schema": 1, "verdict": "unknown", "findings": [finding.to_json()]})
+    return EXIT_INTERRUPTED
 
 
 _MACHINE_FAULTS = frozenset(

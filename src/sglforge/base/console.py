@@ -101,14 +101,14 @@ class Console:
     def step(self, name: str) -> Iterator[Step]:
         """Run a block as a step: one line with its outcome, its summary and the time it took."""
         step = Step(name, self)
-        with self._bar(step):
-            outcome = "FAIL"
-            try:
+        outcome = "FAIL"
+        try:
+            with self._bar(step):
                 yield step
-                outcome = "ok"
-            finally:
-                seconds = time.monotonic() - step.started
-                self.line(f"  {outcome:<4}  {name:<28} {step.summary}".rstrip() + f"  ({seconds:.1f} s)")
+            outcome = "ok"
+        finally:
+            seconds = time.monotonic() - step.started
+            self.line(f"  {outcome:<4}  {name:<28} {step.summary}".rstrip() + f"  ({seconds:.1f} s)")
 
     @contextmanager
     def _bar(self, step: Step) -> Iterator[None]:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -17,10 +17,11 @@ from typing import IO, Protocol
 from sglforge.errors import SglforgeError
 
 TAIL_LINES = 20
+UNGUARDED_S = 60.0
 
 # The process that ends what we started if we die: then its input ends without the word that all is well.
 # PR_SET_PDEATHSIG cannot do it: it reaches one process, and a child that is just starting misses the death.
-_GUARD = 'read -r group || exit 0; read -r _ && exit 0; kill -KILL "-$group"'
+_GUARD = 'read -r group || exit 0; [ "$group" = well ] && exit 0; read -r _ && exit 0; kill -KILL "-$group"'
 
 
 class ProcessError(SglforgeError):
@@ -67,7 +68,8 @@ def run(
     """Run a program to its end in a process group of its own.
 
     ``env`` replaces the whole environment. With ``log``, command line and output are appended to that file as they
-    come, so that a kill loses nothing, and are still returned. A timeout or Ctrl-C ends the whole group.
+    come, so that a kill loses nothing, and are still returned. A timeout or Ctrl-C ends the whole group; so does
+    our own death, also by SIGKILL, where the program may take longer than a minute.
 
     Raises ProcessError ``program-missing``, ``process-timeout`` and, with ``check``, ``process-failed``.
     """
@@ -76,9 +78,13 @@ def run(
     with contextlib.ExitStack() as stack:
         out, err = _outputs(stack, log, words)
         begin = out.tell()
+        guarded = timeout_s is None or timeout_s > UNGUARDED_S
+        guard = stack.enter_context(_guarded()) if guarded else None
         process = _start(
             words, cwd=cwd, env=env, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, out=out, err=err
         )
+        if guard:
+            _tell(guard, str(process.pid))
         try:
             process.communicate(stdin.encode() if stdin else None, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -220,6 +226,17 @@ def _guard() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["/bin/sh", "-c", _GUARD], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
     )
+
+
+@contextlib.contextmanager
+def _guarded() -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a guard: the process group that it is told is killed if we die inside the block."""
+    guard = _guard()
+    try:
+        yield guard
+    finally:
+        _tell(guard, "well")
+        guard.communicate()
 
 
 def _tell(guard: subprocess.Popen[bytes], word: str) -> None:

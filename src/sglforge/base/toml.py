@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sglforge.errors import ConfigError
@@ -20,16 +21,17 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A parsed TOML file with the lines of its keys."""
+    """A parsed TOML file that knows the lines of its keys; they are looked for when one is asked for."""
 
     path: Path
     data: Mapping[str, object]
-    lines: Mapping[KeyPath, int]
+    text: str
 
     def where(self, key: KeyPath) -> str:
         """Return ``file:line`` of a key, or of the nearest enclosing table that is written down."""
+        lines = _scan(self.text)
         for length in range(len(key), -1, -1):
-            if line := self.lines.get(key[:length]):
+            if line := lines.get(key[:length]):
                 return f"{self.path}:{line}"
         return f"{self.path}:1"
 
@@ -56,10 +58,11 @@ def load(path: Path) -> Document:
             where=f"{path}:{line.group(1) if line else last}",
             hint="correct the line; https://toml.io describes the format",
         ) from error
-    return Document(path=path, data=data, lines=_scan(text))
+    return Document(path=path, data=data, text=text)
 
 
-def _scan(text: str) -> dict[KeyPath, int]:
+@lru_cache(maxsize=1)
+def _scan(text: str) -> Mapping[KeyPath, int]:
     """Return the line of each table header and key (the first one wins)."""
     lines: dict[KeyPath, int] = {}
     counts: dict[KeyPath, int] = {}

@@ -142,7 +142,7 @@ def install(request: Request, console: Console) -> Outcome:
 def verify(request: Request, console: Console) -> Outcome:
     """Compare an environment with its receipt, every file hashed."""
     selection = select(request, console)
-    environment = serving.installed(request, selection)
+    environment = serving.installed(request, selection, check=False)
     with console.step(f"verify {environment.name}") as step:
         findings = verifying.full(environment)
         step.say(f"{sum(len(built.files) for built in environment.receipt.built)} built files")
@@ -260,6 +260,10 @@ def _install(
         if current := installs.current_environment(folder, name):
             step.say("unchanged")
             return current
+        if damaged := [finding for wheel in wheels for finding in store.verify(wheel)]:
+            raise InstallError(
+                code=damaged[0].code, message=damaged[0].message, where=damaged[0].where, findings=tuple(damaged)
+            )
         environment = installs.install(
             planned.plan,
             wheels,

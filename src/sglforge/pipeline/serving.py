@@ -13,6 +13,7 @@ from sglforge.errors import ConfigError, InstallError, SmokeError
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.receipt import Environment, find_environment
+from sglforge.provision.verify import quick
 from sglforge.smoke import stored
 from sglforge.smoke.verdict import SmokeReport
 
@@ -126,10 +127,10 @@ def report_text(report: SmokeReport) -> str:
     return "\n".join(lines)
 
 
-def installed(request: Request, selection: Selection) -> Environment:
-    """Return the environment that was asked for.
+def installed(request: Request, selection: Selection, *, check: bool = True) -> Environment:
+    """Return the environment that was asked for, unchanged by size, time and inode of what was built.
 
-    Raises InstallError ``environment-not-installed``.
+    Raises InstallError ``environment-not-installed``, or what :func:`sglforge.provision.verify.quick` finds.
     """
     name = selection.environment_name
     environment = find_environment(request.workspace, name)
@@ -138,6 +139,13 @@ def installed(request: Request, selection: Selection) -> Environment:
             code="environment-not-installed",
             message=f"there is no environment {name} in {request.workspace.environments}",
             hint=f"nox -s build -- --stack {selection.stack.name} --target {selection.target.name}",
+        )
+    if check and (findings := quick(environment)):
+        raise InstallError(
+            code=findings[0].code,
+            message=findings[0].message,
+            hint="nox -s install makes it again; nox -s verify lists every difference",
+            findings=findings,
         )
     return environment
 

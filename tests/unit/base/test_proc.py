@@ -122,3 +122,22 @@ def test_a_service_ends_when_who_started_it_dies(tmp_path: Path, number: signal.
     while any(alive(pid) for pid in members) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(alive(pid) for pid in members)
+
+
+def test_a_long_program_ends_when_who_ran_it_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys; from sglforge.base import proc\n"
+        "proc.run(['sh', '-c', 'sleep 60 & echo $! $$ > \"$0\"; wait', sys.argv[1]], timeout_s=3600)\n"
+    )
+    pids = tmp_path / "pids"
+    with subprocess.Popen([PYTHON, "-c", script, str(pids)]) as parent:
+        deadline = time.monotonic() + 10
+        while not (pids.exists() and pids.read_text().strip()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        members = [int(word) for word in pids.read_text().split()]
+        assert len(members) == 2
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while any(alive(pid) for pid in members) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(alive(pid) for pid in members)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from sglforge import cli, pipeline
+from sglforge.base.console import Console
+from sglforge.pipeline.request import Outcome, Request
 
 ROOT = Path(__file__).parents[3]
 
@@ -137,3 +144,25 @@ def test_an_environment_name_stays_in_the_workspace(name: str, tmp_path: Path) -
     assert done.returncode == 2, done.stderr
     assert "[environment-name-invalid]" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_verb_still_prints_one_document(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_name: str) -> pipeline.Verb:
+        def verb(_request: Request, _console: Console) -> Outcome:
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+            raise AssertionError("the signal did not arrive")
+
+        return verb
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(pipeline, "verb", interrupted)
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    try:
+        assert cli.run(["plan", "--json"]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    document = json.loads(out.getvalue())
+    assert [finding["code"] for finding in document["findings"]] == ["run-interrupted"]
