@@ -25,6 +25,8 @@ _WANTED = {
     "model_type": "a table",
     "model_attributes_type": "a table",
 }
+_OWN_VALUE: tuple[tuple[str | int, ...], ...] = ((), ("[key]",), (0,))
+"""Rests of a location that are about the value there: itself, its key, or a text that stands for a list of one."""
 _JSON_WORDS = {
     "string": "text",
     "integer": "a whole number",
@@ -46,7 +48,7 @@ def findings(errors: Sequence[ErrorDetails], document: Document, model: type[Fil
             yield _about_a_key(error, str(location[-1]), place, document)
             continue
         place = locate(schema, document.data, location)
-        if place.rest and place.rest != ("[key]",):
+        if place.rest not in _OWN_VALUE:
             # one error for each member of a union: say it once
             if place.key in unions:
                 continue

@@ -11,7 +11,8 @@ from sglforge.errors import PatchError
 from sglforge.patches.faults import drifted
 from sglforge.patches.model import StatementQuery
 
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
 Step = tuple[str, int]
 
 _NEAREST = 5
@@ -83,6 +84,17 @@ def find(module: ast.Module, name: str, file: str) -> Spot:
     return spots[0]
 
 
+def find_function(module: ast.Module, name: str, file: str) -> Function:
+    """Return the one function with a qualified name.
+
+    Raises PatchError ``patch-drifted``, also when it is a class, and ``patch-anchor-ambiguous``.
+    """
+    node = find(module, name, file).node(module)
+    if isinstance(node, Function):
+        return node
+    raise drifted(f"`{name}` in {file} (line {node.lineno}) is not a function")
+
+
 def find_statement(module: ast.Module, suite: Suite, query: StatementQuery, scope: str) -> Spot:
     """Return the one statement of a suite that a query matches; ``scope`` names the suite in messages.
 
@@ -91,8 +103,8 @@ def find_statement(module: ast.Module, suite: Suite, query: StatementQuery, scop
     searched = [suite, *inner_suites(module, suite)] if query.nested else [suite]
     spots = [Spot(suite=own, index=index) for own in searched for index in range(len(own.statements(module)))]
     candidates = [spot for spot in spots if _is_kind(spot.node(module), query.type)]
-    spots = [spot for spot in candidates if query.name is None or _names(spot.node(module), query.name)]
-    wanted = f"`{query.type}` statement" + (f" with `{query.name}`" if query.name else "")
+    spots = [spot for spot in candidates if _matches(spot.node(module), query)]
+    wanted = f"`{query.type}` statement" + "".join(f" with `{word}`" for word in (query.name, query.literal) if word)
     if len(spots) > 1:
         lines = [spot.node(module).lineno for spot in spots]
         raise _ambiguous(f"{scope} has {len(spots)} times a {wanted}, on lines {_listed(lines)}")
@@ -149,13 +161,39 @@ def _own_suites(statement: ast.stmt, spot: Spot) -> Iterator[Suite]:
 
 def _is_kind(statement: ast.stmt, kind: str) -> bool:
     if kind == "call":
-        return isinstance(statement, ast.Expr) and _called(statement) is not None
+        return isinstance(statement, ast.Expr) and any(_calls(statement))
     return isinstance(statement, _KINDS[kind])
 
 
-def _called(statement: ast.Expr) -> ast.Call | None:
-    value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
-    return value if isinstance(value, ast.Call) else None
+def _matches(statement: ast.stmt, query: StatementQuery) -> bool:
+    if query.name is not None and not _names(statement, query.name):
+        return False
+    return query.literal is None or any(_first_literal(call) == query.literal for call in _calls(statement))
+
+
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    """Yield the calls that a statement makes as a whole: what it runs, assigns, returns, raises or opens."""
+    match statement:
+        case ast.Expr(value=value) | ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.Return(value=value):
+            found = [value]
+        case ast.Raise(exc=value):
+            found = [value]
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            found = [item.context_expr for item in items]
+        case _:
+            found = []
+    for expression in found:
+        call = expression.value if isinstance(expression, ast.Await) else expression
+        if isinstance(call, ast.Call):
+            yield call
+
+
+def _first_literal(call: ast.Call) -> str | None:
+    match call.args:
+        case [ast.Constant(value=str(text)), *_]:
+            return text
+        case _:
+            return None
 
 
 def _names(statement: ast.stmt, name: str) -> bool:
@@ -175,8 +213,7 @@ def _named(statement: ast.stmt) -> Iterator[str]:
         case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
             yield dotted(target)
         case ast.Expr():
-            call = _called(statement)
-            yield dotted(call.func) if call else ""
+            yield from (dotted(call.func) for call in _calls(statement))
         case ast.If(test=head) | ast.While(test=head) | ast.For(iter=head) | ast.AsyncFor(iter=head):
             yield from _mentioned(head)
         case ast.Return(value=head) | ast.Raise(exc=head):

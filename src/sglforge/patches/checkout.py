@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from sglforge.errors import PatchError
 from sglforge.patches.faults import drifted
 from sglforge.patches.pytext import PythonText, read
+from sglforge.trees.layout import either_layout
 
 _SHOWN = 5
 
@@ -25,26 +26,26 @@ class Checkout:
     root: Path
     _read: dict[str, PythonText] = field(default_factory=dict)
 
-    def locate(self, file: str) -> str:
-        """Return the real name of a file in the tree, links followed.
+    def locate(self, files: Sequence[str]) -> str:
+        """Return the real name of the one file of several places that is in the tree, links followed.
 
-        Raises PatchError ``patch-path-unsafe`` when it leads out of the tree, ``patch-target-moved`` and
-        ``patch-drifted`` when it is not there.
+        A place is looked for at the tree's root and, in the other layout that SGLang comes in, with or without
+        the repository's ``python/`` in front.
+
+        Raises PatchError ``patch-path-unsafe`` when a place leads out of the tree, ``patch-target-ambiguous`` when
+        two are there, ``patch-target-moved`` and ``patch-drifted`` when none is.
         """
-        name = PurePosixPath(file)
-        if name.is_absolute() or ".." in name.parts or not name.parts:
-            raise _unsafe(f"{file!r} is not a path inside the tree")
-        try:
-            real = (self.root / name).resolve()
-        except (OSError, RuntimeError) as error:
-            raise _unsafe(f"{file} cannot be followed: {error}") from error
-        if not real.is_relative_to(self.root):
-            raise _unsafe(f"{file} is a link out of the tree, to {real}")
-        if not real.is_file():
-            if (self.root / name).is_symlink():
-                raise _unsafe(f"{file} is a link that leads nowhere")
-            raise self._missing(name)
-        return real.relative_to(self.root).as_posix()
+        places = [PurePosixPath(place) for file in files for place in either_layout(self.root, file)]
+        found = dict.fromkeys(name for place in places if (name := self._real(place)))
+        if len(found) > 1:
+            raise PatchError(
+                code="patch-target-ambiguous",
+                message=f"the tree has {' and '.join(found)}: the edit is for one of them",
+                hint="name one file, or one edit for each with its own `versions`",
+            )
+        if not found:
+            raise self._missing([PurePosixPath(file) for file in files])
+        return next(iter(found))
 
     def original(self, file: str) -> PythonText:
         """Return a file of the tree as it lies there; ``file`` is a name from :meth:`locate`.
@@ -96,14 +97,31 @@ class Checkout:
                 break
         return tuple(found[:_SHOWN])
 
-    def _missing(self, name: PurePosixPath) -> PatchError:
-        same = sorted(path.relative_to(self.root).as_posix() for path in self.root.rglob(name.name))[:_SHOWN]
+    def _real(self, name: PurePosixPath) -> str | None:
+        if name.is_absolute() or ".." in name.parts or not name.parts:
+            raise _unsafe(f"{str(name)!r} is not a path inside the tree")
+        try:
+            real = (self.root / name).resolve()
+        except (OSError, RuntimeError) as error:
+            raise _unsafe(f"{name} cannot be followed: {error}") from error
+        if not real.is_relative_to(self.root):
+            raise _unsafe(f"{name} is a link out of the tree, to {real}")
+        if real.is_file():
+            return real.relative_to(self.root).as_posix()
+        if (self.root / name).is_symlink():
+            raise _unsafe(f"{name} is a link that leads nowhere")
+        return None
+
+    def _missing(self, names: Sequence[PurePosixPath]) -> PatchError:
+        last = dict.fromkeys(name.name for name in names)
+        same = sorted(path.relative_to(self.root).as_posix() for name in last for path in self.root.rglob(name))
+        wanted = " or ".join(str(name) for name in names)
         if not same:
-            return drifted(f"the tree has no file {name}")
+            return drifted(f"the tree has no file {wanted}")
         return PatchError(
             code="patch-target-moved",
-            message=f"the tree has no file {name}; files of that name: {', '.join(same)}",
-            hint="name the file's new place in the topic, if it is the same file",
+            message=f"the tree has no file {wanted}; files of that name: {', '.join(same[:_SHOWN])}",
+            hint="add the file's new place to the edit's `file`, if it is the same file",
         )
 
 

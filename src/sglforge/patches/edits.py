@@ -11,10 +11,20 @@ from dataclasses import dataclass
 
 from sglforge.base.ids import Sha256
 from sglforge.errors import PatchError
-from sglforge.patches.anchors import Definition, Spot, Suite, find, find_statement, inner_suites
+from sglforge.patches.anchors import (
+    Definition,
+    Function,
+    Spot,
+    Suite,
+    find,
+    find_function,
+    find_statement,
+    inner_suites,
+)
 from sglforge.patches.faults import corrupt, drifted
 from sglforge.patches.layout import Layout, lay_out
 from sglforge.patches.model import BodyEdit, ClassAttributeEdit, InsertEdit, PythonEdit, ReplaceEdit
+from sglforge.patches.parameters import fitted
 from sglforge.patches.payload import Code, Payload, understand
 from sglforge.patches.pytext import PythonText, Region
 
@@ -42,20 +52,19 @@ def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> Python
     Raises PatchError ``patch-drifted``, ``patch-anchor-ambiguous``, ``patch-already-there``,
     ``patch-corrupt``, ``patch-no-effect``, ``patch-does-not-compile`` and ``patch-misplaced``.
     """
-    code = understand(payload)
-    change = _change(source, edit, code)
+    change = _change(source, edit, understand(fitted(payload, source, edit)))
     try:
         after = source.replaced(change.regions)
     except (SyntaxError, ValueError) as error:
         raise PatchError(
             code="patch-does-not-compile",
-            message=f"{edit.file} is no Python any more with {payload.where}: {error}",
+            message=f"{source.file} is no Python any more with {payload.where}: {error}",
             hint="the payload does not fit the place that it goes to",
         ) from error
     if not _is_in_place(source, after, change):
         raise PatchError(
             code="patch-misplaced",
-            message=f"with {payload.where}, {edit.file} parses as something else than the edit says",
+            message=f"with {payload.where}, {source.file} parses as something else than the edit says",
             hint="the payload changes what the statements around it belong to",
         )
     return after
@@ -64,7 +73,7 @@ def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> Python
 def is_there(source: PythonText, edit: PythonEdit, payload: Payload) -> bool:
     """Tell whether a text holds an edit's payload inside its anchored object."""
     try:
-        return _run(source.module, edit, understand(payload).statements) is not None
+        return _run(source, edit, understand(fitted(payload, source, edit)).statements) is not None
     except PatchError:
         return False
 
@@ -80,44 +89,44 @@ def _change(source: PythonText, edit: PythonEdit, code: Code) -> Change:
         case ReplaceEdit():
             return _replace(source, edit, code)
         case ClassAttributeEdit():
-            _check_attributes(source.module, edit, code)
+            _check_attributes(source, edit, code)
         case BodyEdit() | InsertEdit():
             pass
-    line = _run(source.module, edit, code.statements)
+    line = _run(source, edit, code.statements)
     if line is not None:
-        raise _already_there(edit, line)
+        raise _already_there(source, edit, line)
     if isinstance(edit, InsertEdit):
         return _insert_beside(source, edit, code)
     return _insert_in_body(source, edit, code)
 
 
 def _insert_in_body(source: PythonText, edit: BodyEdit | ClassAttributeEdit, code: Code) -> Change:
-    suite = _body(source.module, edit)
+    suite = _body(source, edit)
     statements = suite.statements(source.module)
     if not statements:  # only a module can have an empty body
         return _insertion(suite, 0, code, (_at_the_end(source, code),))
     if edit.operation == "append-to-body":
-        return _after(source, suite, len(statements) - 1, code, edit)
+        return _after(source, suite, len(statements) - 1, code)
     head = _head(statements, module=isinstance(suite.owner(source.module), ast.Module))
     if head:
-        return _after(source, suite, head - 1, code, edit)
+        return _after(source, suite, head - 1, code)
     return _insertion(suite, 0, code, lay_out(source, suite).below_header(code))
 
 
 def _insert_beside(source: PythonText, edit: InsertEdit, code: Code) -> Change:
-    spot = _spot(source.module, edit)
+    spot = _spot(source, edit)
     if edit.operation == "insert-before":
         layout = lay_out(source, spot.suite)
         return _insertion(spot.suite, spot.index, code, layout.before(spot.index, code))
-    return _after(source, spot.suite, spot.index, code, edit)
+    return _after(source, spot.suite, spot.index, code)
 
 
-def _after(source: PythonText, suite: Suite, index: int, code: Code, edit: PythonEdit) -> Change:
+def _after(source: PythonText, suite: Suite, index: int, code: Code) -> Change:
     statement = suite.statements(source.module)[index]
     if isinstance(statement, _LEAVES):
         raise PatchError(
             code="patch-no-effect",
-            message=f"code below line {statement.lineno} of {edit.file} never runs: "
+            message=f"code below line {statement.lineno} of {source.file} never runs: "
             f"the statement there is a {type(statement).__name__.lower()}",
             hint="insert before that statement",
         )
@@ -125,8 +134,8 @@ def _after(source: PythonText, suite: Suite, index: int, code: Code, edit: Pytho
 
 
 def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
-    spot = find(source.module, edit.anchor, edit.file)
-    function = _function(spot.node(source.module), edit)
+    spot = find(source.module, edit.anchor, source.file)
+    function = _function(source, edit)
     body = lay_out(source, spot.body())
     if edit.operation == "replace-body":
         change = _new_body(spot, function, body, code)
@@ -134,10 +143,10 @@ def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
         change = _new_function(source, spot, function, code)
     old = source.text[change.regions[-1].start : change.regions[-1].end]
     if _dumps(change.statements) == _dumps(change.suite.statements(source.module)[change.index :][: change.removed]):
-        raise _already_there(edit, function.lineno)
+        raise _already_there(source, edit, function.lineno)
     if text_digest(old) != edit.replaces:
         raise drifted(
-            f"`{edit.anchor}` in {edit.file} (line {function.lineno}) is not what the topic replaces: "
+            f"`{edit.anchor}` in {source.file} (line {function.lineno}) is not what the topic replaces: "
             f"its sha256 is {text_digest(old)}",
             hint="read what upstream changed, adapt the payload, then set `replaces` to that sha256",
         )
@@ -160,7 +169,7 @@ def _new_body(spot: Spot, function: ast.stmt, body: Layout, code: Code) -> Chang
 def _new_function(
     source: PythonText,
     spot: Spot,
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    function: Function,
     code: Code,
 ) -> Change:
     new = code.statements[0]
@@ -202,15 +211,15 @@ def _is_in_place(before: PythonText, after: PythonText, change: Change) -> bool:
     return _dumps(new) == _dumps(expected)
 
 
-def _run(module: ast.Module, edit: PythonEdit, statements: Sequence[ast.stmt]) -> int | None:
+def _run(source: PythonText, edit: PythonEdit, statements: Sequence[ast.stmt]) -> int | None:
     """Return the line of an edit's statements if they stand one after the other in the anchored object."""
     wanted = _dumps(statements)
     if isinstance(edit, ReplaceEdit) and edit.operation == "replace-function":
-        function = copy.copy(_function(find(module, edit.anchor, edit.file).node(module), edit))
+        function = copy.copy(_function(source, edit))
         function.decorator_list = []
         return function.lineno if _dumps([function]) == wanted else None
-    for suite in _homes(module, edit):
-        there = suite.statements(module)
+    for suite in _homes(source, edit):
+        there = suite.statements(source.module)
         dumps = _dumps(there)
         for index in range(len(dumps) - len(wanted) + 1):
             if dumps[index : index + len(wanted)] == wanted:
@@ -218,28 +227,28 @@ def _run(module: ast.Module, edit: PythonEdit, statements: Sequence[ast.stmt]) -
     return None
 
 
-def _homes(module: ast.Module, edit: PythonEdit) -> Iterator[Suite]:
+def _homes(source: PythonText, edit: PythonEdit) -> Iterator[Suite]:
     """Yield the suites that an edit's statements may stand in."""
     if isinstance(edit, InsertEdit) and edit.statement is None:
-        yield _spot(module, edit).suite
+        yield _spot(source, edit).suite
         return
-    body = _body(module, edit)
+    body = _body(source, edit)
     yield body
     if isinstance(edit, InsertEdit) and edit.statement and edit.statement.nested:
-        yield from inner_suites(module, body)
+        yield from inner_suites(source.module, body)
 
 
-def _spot(module: ast.Module, edit: InsertEdit) -> Spot:
+def _spot(source: PythonText, edit: InsertEdit) -> Spot:
     if edit.statement is None:
         if edit.anchor is None:
             raise corrupt("the edit has neither `anchor` nor `statement`", hint="say what it is inserted beside")
-        return find(module, edit.anchor, edit.file)
-    scope = f"`{edit.anchor}` in {edit.file}" if edit.anchor else edit.file
-    return find_statement(module, _body(module, edit), edit.statement, scope)
+        return find(source.module, edit.anchor, source.file)
+    scope = f"`{edit.anchor}` in {source.file}" if edit.anchor else source.file
+    return find_statement(source.module, _body(source, edit), edit.statement, scope)
 
 
-def _body(module: ast.Module, edit: PythonEdit) -> Suite:
-    return find(module, edit.anchor, edit.file).body() if edit.anchor else Suite()
+def _body(source: PythonText, edit: PythonEdit) -> Suite:
+    return find(source.module, edit.anchor, source.file).body() if edit.anchor else Suite()
 
 
 def _head(statements: Sequence[ast.stmt], *, module: bool) -> int:
@@ -259,16 +268,14 @@ def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
-def _function(node: ast.stmt, edit: ReplaceEdit) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return node
-    raise drifted(f"`{edit.anchor}` in {edit.file} (line {node.lineno}) is not a function")
+def _function(source: PythonText, edit: ReplaceEdit) -> Function:
+    return find_function(source.module, edit.anchor, source.file)
 
 
-def _check_attributes(module: ast.Module, edit: ClassAttributeEdit, code: Code) -> None:
-    node = find(module, edit.anchor, edit.file).node(module)
+def _check_attributes(source: PythonText, edit: ClassAttributeEdit, code: Code) -> None:
+    node = find(source.module, edit.anchor, source.file).node(source.module)
     if not isinstance(node, ast.ClassDef):
-        raise drifted(f"`{edit.anchor}` in {edit.file} (line {node.lineno}) is not a class")
+        raise drifted(f"`{edit.anchor}` in {source.file} (line {node.lineno}) is not a class")
     new = set().union(*(_assigned(statement) for statement in code.statements))
     if not all(_assigned(statement) for statement in code.statements):
         raise corrupt("the payload must hold assignments to names and nothing else")
@@ -277,7 +284,7 @@ def _check_attributes(module: ast.Module, edit: ClassAttributeEdit, code: Code) 
         if taken := new & defined:
             raise PatchError(
                 code="patch-already-there",
-                message=f"`{edit.anchor}` in {edit.file} has `{min(taken)}` already: line {statement.lineno}",
+                message=f"`{edit.anchor}` in {source.file} has `{min(taken)}` already: line {statement.lineno}",
                 hint="upstream may do what the topic is for: read that line, then drop or rename",
             )
 
@@ -296,9 +303,9 @@ def _dumps(statements: Sequence[ast.stmt]) -> list[str]:
     return [ast.dump(statement) for statement in statements]
 
 
-def _already_there(edit: PythonEdit, line: int) -> PatchError:
+def _already_there(source: PythonText, edit: PythonEdit, line: int) -> PatchError:
     return PatchError(
         code="patch-already-there",
-        message=f"{edit.file} holds what {edit.payload} would add already, on line {line}",
+        message=f"{source.file} holds what {edit.payload} would add already, on line {line}",
         hint="patch a fresh tree; if the tree is fresh, upstream has the change and the topic can be dropped",
     )

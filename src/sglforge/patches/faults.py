@@ -12,11 +12,13 @@ STATES: Mapping[str, TopicState] = MappingProxyType(
     {
         "patch-drifted": TopicState.DRIFTED,
         "patch-target-moved": TopicState.DRIFTED,
+        "patch-target-ambiguous": TopicState.DRIFTED,
         "patch-anchor-ambiguous": TopicState.DRIFTED,
         "patch-target-unreadable": TopicState.DRIFTED,
         "patch-already-there": TopicState.CONFLICT,
         "patch-conflict": TopicState.CONFLICT,
         "patch-corrupt": TopicState.CORRUPT,
+        "patch-without-edits": TopicState.CORRUPT,
         "patch-path-unsafe": TopicState.CORRUPT,
         "patch-no-effect": TopicState.REJECTED,
         "patch-misplaced": TopicState.REJECTED,

@@ -5,13 +5,39 @@ The descriptions are the reference: the JSON schemas are generated from them.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from sglforge.config.model import DOTTED_NAME, QUALIFIED_NAME, FileModel, Folder, HexSha256, Name
+from sglforge.config.model import DOTTED_NAME, MODULE, QUALIFIED_NAME, FileModel, Folder, HexSha256, Name, Version
 
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _is_a_specifier(value: str) -> str:
+    from sglforge.patches.versions import parse_specifier
+
+    parse_specifier(value)
+    return value
+
+
+def _are_different(value: dict[str, int]) -> dict[str, int]:
+    if len(set(value.values())) < len(value):
+        raise ValueError("two names stand for one parameter")
+    return value
+
+
+Versions = Annotated[str, Field(min_length=1), AfterValidator(_is_a_specifier)]
+Files = Annotated[
+    list[Folder], BeforeValidator(_as_list, json_schema_input_type=Folder | list[Folder]), Field(min_length=1)
+]
+Parameters = Annotated[
+    dict[Annotated[str, Field(pattern=MODULE)], Annotated[int, Field(ge=0)]], AfterValidator(_are_different)
+]
 
 
 class StatementQuery(FileModel):
@@ -29,19 +55,62 @@ class StatementQuery(FileModel):
             pattern=DOTTED_NAME,
         ),
     ] = None
+    literal: Annotated[
+        str | None,
+        Field(
+            description="text that the statement's call has as its first argument: `--flag` finds one of many "
+            '`parser.add_argument("--flag", ...)`; for `call`, `assign`, `return`, `raise` and `with`'
+        ),
+    ] = None
     nested: Annotated[
         bool,
         Field(description="look inside `if`, `for`, `with`, `try` and `match` blocks too, never inside a def"),
     ] = False
 
+    @model_validator(mode="after")
+    def _has_a_call(self) -> Self:
+        if self.literal is not None and self.type not in {"call", "assign", "return", "raise", "with"}:
+            raise ValueError(f"`literal` is the first argument of a call, which `{self.type}` is not")
+        return self
 
-class _PythonEdit(FileModel):
+
+class _Edit(FileModel):
+    file: Annotated[
+        Files,
+        Field(
+            description="file to edit, relative to the tree's root; or a list of places that it had in different "
+            "versions, of which one must be there"
+        ),
+    ]
+    versions: Annotated[
+        Versions | None,
+        Field(description="PEP 440 specifier of the upstream versions that it is made for; left out: the topic's"),
+    ] = None
+
+
+class _PythonEdit(_Edit):
     kind: Annotated[Literal["python"], Field(description="an edit of a Python file, anchored on its structure")]
-    file: Annotated[Folder, Field(description="file to edit, relative to the tree's root")]
     payload: Annotated[Folder, Field(description="code file of ours, relative to the topic's folder")]
 
 
-class BodyEdit(_PythonEdit):
+class _FunctionEdit(_PythonEdit):
+    parameters: Annotated[
+        Parameters,
+        Field(
+            description="names in the payload that stand for parameters of the anchored function, by their index (0 "
+            "is `self`), whatever upstream calls them",
+            default_factory=dict,
+        ),
+    ]
+
+    @model_validator(mode="after")
+    def _has_a_function(self) -> Self:
+        if self.parameters and getattr(self, "anchor", None) is None:
+            raise ValueError("`parameters` are those of an anchored function: name it as `anchor`")
+        return self
+
+
+class BodyEdit(_FunctionEdit):
     """Put statements at the start or the end of a body."""
 
     operation: Annotated[
@@ -64,7 +133,7 @@ class ClassAttributeEdit(_PythonEdit):
     anchor: Annotated[str, Field(description="qualified name of the class", pattern=QUALIFIED_NAME)]
 
 
-class InsertEdit(_PythonEdit):
+class InsertEdit(_FunctionEdit):
     """Put statements before or after the anchored object, or a statement in its body."""
 
     operation: Annotated[Literal["insert-before", "insert-after"], Field(description="which side of it")]
@@ -80,8 +149,14 @@ class InsertEdit(_PythonEdit):
         Field(description="a statement in the anchored object's body; left out: the object"),
     ] = None
 
+    @model_validator(mode="after")
+    def _is_inside_the_function(self) -> Self:
+        if self.parameters and self.statement is None:
+            raise ValueError("`parameters` are not known beside the function: name a `statement` in it")
+        return self
 
-class ReplaceEdit(_PythonEdit):
+
+class ReplaceEdit(_FunctionEdit):
     """Put other statements, or another function, in the place of upstream's."""
 
     operation: Annotated[
@@ -102,6 +177,13 @@ PythonEdit = BodyEdit | ClassAttributeEdit | InsertEdit | ReplaceEdit
 Edit = Annotated[PythonEdit, Field(discriminator="operation")]
 
 
+class Unsupported(FileModel):
+    """Versions that a topic would be needed for and is not written for."""
+
+    versions: Annotated[Versions, Field(description="PEP 440 specifier of those upstream versions")]
+    reason: Annotated[Text, Field(description="why it does not work there")]
+
+
 class PatchFile(FileModel):
     """One topic (`patches/<package>/<topic>/patch.toml`): why it exists and what it edits."""
 
@@ -110,21 +192,24 @@ class PatchFile(FileModel):
     reason: Annotated[Text, Field(description="what fails without it")]
     reference: Annotated[Text, Field(description="where the fact behind it can be read: a file, an issue, a URL")]
     forwarded: Annotated[Text, Field(description="`no`, `not-needed` or the URL of the upstream request (DEP-3)")]
-    versions: Annotated[Text, Field(description="PEP 440 specifier of the upstream versions that it is for")]
-    superseded: Annotated[str, Field(description="what upstream would have to do for it to go")] = ""
+    versions: Annotated[Versions, Field(description="PEP 440 specifier of the upstream versions that it is for")]
+    superseded: Annotated[str, Field(description="what upstream would have to do, or did, for it to go")] = ""
+    superseded_from: Annotated[
+        Version | None,
+        Field(description="upstream version from which something else does its work: `superseded` says what"),
+    ] = None
+    upstreamed_from: Annotated[
+        Version | None, Field(description="upstream version from which upstream has the change itself")
+    ] = None
+    unsupported: Annotated[
+        list[Unsupported],
+        Field(
+            description="upstream versions that would need the topic and that nobody has written it for",
+            default_factory=list,
+        ),
+    ]
     evidence: Annotated[str, Field(description="text in the server's log that shows it at work")] = ""
     edits: Annotated[list[Edit], Field(description="edits, in the order in which they are made", min_length=1)]
-
-    @field_validator("versions")
-    @classmethod
-    def _is_a_specifier(cls, value: str) -> str:
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-        try:
-            SpecifierSet(value)
-        except InvalidSpecifier:
-            raise ValueError("not a version specifier such as `>=0.5.9,<0.5.13`") from None
-        return value
 
 
 class SeriesFile(FileModel):

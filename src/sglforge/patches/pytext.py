@@ -26,11 +26,12 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonText:
-    """A Python file: its bytes, its text in physical lines with their ends, and its syntax tree.
+    """A Python file: its name in messages, its bytes, its text in physical lines with their ends, its syntax tree.
 
     Line numbers are those of ``ast``: the first line is 1. Offsets count characters of the text.
     """
 
+    file: str
     raw: bytes
     encoding: str
     lines: tuple[str, ...]
@@ -77,7 +78,7 @@ class PythonText:
             parts += [kept.encode(self.encoding), self._encoded(region.new)]
             position = region.end
         parts.append(text[position:].encode(self.encoding))
-        return _parsed(b"".join(parts), self.encoding)
+        return _parsed(b"".join(parts), self.encoding, self.file)
 
     def _encoded(self, new: str) -> bytes:
         try:
@@ -99,7 +100,7 @@ def read(raw: bytes, file: str) -> PythonText:
     try:
         lines = iter(raw.splitlines(keepends=True))
         encoding = tokenize.detect_encoding(lambda: next(lines))[0].removesuffix("-sig")
-        source = _parsed(raw, encoding)
+        source = _parsed(raw, encoding, file)
         intact = _mark(raw) + source.text.encode(encoding) == raw
     except (SyntaxError, ValueError, LookupError) as error:
         raise _unreadable(file, str(error)) from error
@@ -108,14 +109,14 @@ def read(raw: bytes, file: str) -> PythonText:
     return source
 
 
-def _parsed(raw: bytes, encoding: str) -> PythonText:
+def _parsed(raw: bytes, encoding: str, file: str) -> PythonText:
     text = raw.removeprefix(codecs.BOM_UTF8).decode(encoding)
     lines = tuple(_LINE.findall(text))
     starts, position = [], 0
     for line in lines:
         starts.append(position)
         position += len(line)
-    return PythonText(raw=raw, encoding=encoding, lines=lines, starts=tuple(starts), module=parse(text))
+    return PythonText(file=file, raw=raw, encoding=encoding, lines=lines, starts=tuple(starts), module=parse(text))
 
 
 def parse(text: str) -> ast.Module:

@@ -14,6 +14,12 @@ class TopicState(StrEnum):
 
     APPLIED = "applied"
     NOT_FOR_VERSION = "not-for-version"
+    SUPERSEDED = "superseded"
+    """Something else does its work in this version."""
+    UPSTREAMED = "upstreamed"
+    """Upstream has the change itself."""
+    UNSUPPORTED = "unsupported"
+    """This version would need it, and it is not written for it."""
     DRIFTED = "drifted"
     """What it is anchored on is gone, ambiguous or another text."""
     CONFLICT = "conflict"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sglforge.patches.faults import STATES, corrupt
 from sglforge.patches.model import SeriesFile
 from sglforge.patches.pytext import PythonText
 from sglforge.patches.result import PatchResult, TopicResult, TopicState
-from sglforge.patches.topic import TOPIC_FILE, Topic, load_topic
+from sglforge.patches.topic import TOPIC_FILE, Standing, Topic, load_topic
 from sglforge.patches.treeid import tree_id
 
 SERIES_FILE = "series.toml"
@@ -36,7 +36,8 @@ class Series:
 
     def digest(self, version: str) -> Sha256:
         """Return one hash over the edits and payloads of the topics that are for an upstream version."""
-        return digest([FORMAT, self.package, [topic.identity() for topic in self.topics if topic.is_for(version)]])
+        chosen = [topic.identity(version) for topic in self.topics if topic.standing(version) is None]
+        return digest([FORMAT, self.package, chosen])
 
     def named(self, name: str) -> Topic:
         """Return one topic.
@@ -94,38 +95,46 @@ def apply_series(series: Series, tree: Path, *, version: str, topic: str | None 
     results: list[TopicResult] = []
     findings: list[Finding] = []
     for current in topics:
-        if not current.is_for(version):
-            results.append(_not_for(current, version))
+        if standing := current.standing(version):
+            results.append(TopicResult(name=current.name, state=standing.state, message=standing.message))
+            findings += _remark(series, current, standing)
             continue
         try:
-            texts = _apply(current, checkout, texts)
+            texts = _apply(current, checkout, texts, version)
         except PatchError as error:
-            results.append(_failed(current, error))
+            results.append(_failed(current, error, _files(current, checkout, version)))
             findings.append(_finding(series, current, error))
         else:
-            results.append(_applied(current))
+            results.append(_applied(current, _files(current, checkout, version)))
     for position, current in enumerate(topics):
-        fault = _undone(current, checkout, texts) if results[position].state is TopicState.APPLIED else None
+        fault = _undone(current, checkout, texts, version) if results[position].state is TopicState.APPLIED else None
         if fault:
-            results[position] = _failed(current, fault)
+            results[position] = _failed(current, fault, _files(current, checkout, version))
             findings.append(_finding(series, current, fault))
-    if findings:
+    if any(finding.severity is Severity.ERROR for finding in findings):
         return PatchResult(topics=tuple(results), tree_id=None, diff="", findings=tuple(findings))
     checkout.write({file: text.raw for file, text in texts.items()})
     return PatchResult(
         topics=tuple(results),
         tree_id=tree_id(checkout.root),
         diff="".join(unified(file, checkout.original(file), text) for file, text in sorted(texts.items())),
-        findings=(),
+        findings=tuple(findings),
     )
 
 
-def _apply(topic: Topic, checkout: Checkout, texts: Texts) -> Texts:
+def _apply(topic: Topic, checkout: Checkout, texts: Texts, version: str) -> Texts:
     """Return the texts with a topic's edits, held to the contracts."""
     from sglforge.patches import contracts, edits
 
     after = dict(texts)
-    for edit, payload, where in topic.edits():
+    chosen = list(topic.edits(version))
+    if not chosen:
+        raise PatchError(
+            code="patch-without-edits",
+            message=f"is for {topic.file.versions}, and none of its edits is for {version}",
+            hint="write the edit for this version, or take the version out of the topic's `versions`",
+        )
+    for edit, payload, where in chosen:
         try:
             file = checkout.locate(edit.file)
             before = after.get(file) or checkout.original(file)
@@ -139,15 +148,16 @@ def _apply(topic: Topic, checkout: Checkout, texts: Texts) -> Texts:
     return after
 
 
-def _undone(topic: Topic, checkout: Checkout, texts: Texts) -> PatchError | None:
+def _undone(topic: Topic, checkout: Checkout, texts: Texts, version: str) -> PatchError | None:
     """Return the fault of a topic that applied and of which a later one left something out."""
     from sglforge.patches import edits
 
-    for edit, payload, where in topic.edits():
-        if not edits.is_there(texts[checkout.locate(edit.file)], edit, payload):
+    for edit, payload, where in topic.edits(version):
+        file = checkout.locate(edit.file)
+        if not edits.is_there(texts[file], edit, payload):
             return PatchError(
                 code="patch-conflict",
-                message=f"what {edit.payload} put into {edit.file} is not there after the whole series",
+                message=f"what {edit.payload} put into {file} is not there after the whole series",
                 where=where,
                 hint="a later edit replaces or hides it: change the order, or make one topic of both",
             )
@@ -166,27 +176,50 @@ def _placed(error: PatchError, where: str, checkout: Checkout, anchor: str | Non
     )
 
 
-def _applied(topic: Topic) -> TopicResult:
+def _applied(topic: Topic, files: tuple[str, ...]) -> TopicResult:
     return TopicResult(
         name=topic.name,
         state=TopicState.APPLIED,
         message=topic.file.description,
-        files=_files(topic),
+        files=files,
         evidence=topic.file.evidence,
     )
 
 
-def _not_for(topic: Topic, version: str) -> TopicResult:
-    message = f"is for {topic.file.versions}, this is {version}"
-    return TopicResult(name=topic.name, state=TopicState.NOT_FOR_VERSION, message=message)
+def _failed(topic: Topic, error: PatchError, files: tuple[str, ...]) -> TopicResult:
+    return TopicResult(name=topic.name, state=STATES[error.code], message=error.message, files=files)
 
 
-def _failed(topic: Topic, error: PatchError) -> TopicResult:
-    return TopicResult(name=topic.name, state=STATES[error.code], message=error.message, files=_files(topic))
+def _files(topic: Topic, checkout: Checkout, version: str) -> tuple[str, ...]:
+    """Return the files that a topic edits, as the tree calls them; where one is not there, as the topic does."""
+    names: list[str] = []
+    for edit, _, _ in topic.edits(version):
+        try:
+            names.append(checkout.locate(edit.file))
+        except PatchError:
+            names += edit.file
+    return tuple(dict.fromkeys(names))
 
 
-def _files(topic: Topic) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(edit.file for edit in topic.file.edits))
+def _remark(series: Series, topic: Topic, standing: Standing) -> Iterator[Finding]:
+    """Yield what people should know about a topic that is not applied."""
+    subject, where = f"{series.package}/{topic.name}", topic.document.where(())
+    match standing.state:
+        case TopicState.UNSUPPORTED:
+            yield Finding(
+                code="patch-unsupported",
+                severity=Severity.WARNING,
+                subject=subject,
+                message=standing.message,
+                hint="use a version that the topic is for, or do without what it does",
+                where=where,
+            )
+        case TopicState.UPSTREAMED:
+            yield Finding(
+                code="patch-upstreamed", severity=Severity.INFO, subject=subject, message=standing.message, where=where
+            )
+        case _:
+            pass
 
 
 def _finding(series: Series, topic: Topic, error: PatchError) -> Finding:

@@ -6,14 +6,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sglforge.base.toml import Document
+from sglforge.base.toml import Document, KeyPath
 from sglforge.config.parse import load_model
-from sglforge.errors import ConfigError, Finding, PatchError
+from sglforge.errors import ConfigError, PatchError
 from sglforge.patches.faults import corrupt
 from sglforge.patches.model import PatchFile, PythonEdit
 from sglforge.patches.payload import Payload, read
+from sglforge.patches.result import TopicState
 
 TOPIC_FILE = "patch.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Why a topic is not applied to a version."""
+
+    state: TopicState
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,37 +34,44 @@ class Topic:
     document: Document
     payloads: Mapping[str, Payload]
 
-    def is_for(self, version: str) -> bool:
-        """Tell whether the topic is for an upstream version (PEP 440; a pre-release counts as itself).
+    def standing(self, version: str) -> Standing | None:
+        """Return why the topic is not applied to an upstream version, or None when it is.
 
         Raises PatchError ``tree-version-unknown`` when it is no version.
         """
-        from packaging.specifiers import SpecifierSet
-        from packaging.version import InvalidVersion, Version
+        from sglforge.patches.versions import holds, parse_version
 
-        try:
-            return SpecifierSet(self.file.versions).contains(Version(version), prereleases=True)
-        except InvalidVersion as error:
-            raise PatchError(
-                code="tree-version-unknown",
-                message=f"{version!r} is not a version, so that no topic can be chosen for it",
-                hint="correct the version that the stack or the tree names",
-            ) from error
+        number, file = parse_version(version), self.file
+        if holds(file.versions, number):
+            return None
+        if file.superseded_from and holds(f">={file.superseded_from}", number):
+            message = f"superseded from {file.superseded_from} on: {file.superseded}"
+            return Standing(state=TopicState.SUPERSEDED, message=message)
+        if file.upstreamed_from and holds(f">={file.upstreamed_from}", number):
+            message = f"upstream has it from {file.upstreamed_from} on; it can be dropped there"
+            return Standing(state=TopicState.UPSTREAMED, message=message)
+        for case in file.unsupported:
+            if holds(case.versions, number):
+                message = f"is needed for {version} and does not support it: {case.reason}"
+                return Standing(state=TopicState.UNSUPPORTED, message=message)
+        return Standing(state=TopicState.NOT_FOR_VERSION, message=f"is for {file.versions}, this is {version}")
 
-    def edits(self) -> Iterator[tuple[PythonEdit, Payload, str]]:
-        """Yield each edit with its payload and the ``file:line`` that it stands on."""
+    def edits(self, version: str) -> Iterator[tuple[PythonEdit, Payload, str]]:
+        """Yield each edit for an upstream version with its payload and the ``file:line`` that it stands on."""
+        from sglforge.patches.versions import holds
+
         for index, edit in enumerate(self.file.edits):
-            yield edit, self.payloads[edit.payload], self.document.where(("edits", index))
+            if edit.versions is None or holds(edit.versions, version):
+                yield edit, self.payloads[edit.payload], self.document.where(("edits", index))
 
-    def identity(self) -> list[object]:
+    def identity(self, version: str) -> list[object]:
         """Return what decides about the patched tree: edits and payloads, not the words around them."""
-        edits = [edit.model_dump(mode="json", by_alias=True, exclude_none=True) for edit in self.file.edits]
-        return [
-            self.name,
-            self.file.evidence,
-            edits,
-            [self.payloads[edit.payload].sha256 for edit in self.file.edits],
+        chosen = list(self.edits(version))
+        edits = [
+            edit.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"versions"})
+            for edit, _, _ in chosen
         ]
+        return [self.name, self.file.evidence, edits, [payload.sha256 for _, payload, _ in chosen]]
 
 
 def load_topic(folder: Path) -> Topic:
@@ -81,7 +97,7 @@ def load_topic(folder: Path) -> Topic:
             findings=error.as_findings(),
         ) from error
     payloads: dict[str, Payload] = {}
-    faults: list[Finding] = []
+    faults = [finding for fault in _contradictions(file, document) for finding in fault.as_findings()]
     for index, edit in enumerate(file.edits):
         try:
             payloads[edit.payload] = _payload(folder, edit.payload, document.where(("edits", index, "payload")))
@@ -90,6 +106,37 @@ def load_topic(folder: Path) -> Topic:
     if faults:
         raise PatchError(code="patch-corrupt", message=f"topic `{folder.name}` is corrupt", findings=tuple(faults))
     return Topic(name=folder.name, file=file, document=document, payloads=payloads)
+
+
+def _contradictions(file: PatchFile, document: Document) -> Iterator[PatchError]:
+    """Yield what a topic says about versions that cannot all be true."""
+    from sglforge.patches.versions import common
+
+    for index, edit in enumerate(file.edits):
+        if edit.versions and common(file.versions, edit.versions) is None:
+            message = f"the edit for {edit.versions} is never made: the topic is for {file.versions}"
+            yield corrupt(message, where=document.where(("edits", index, "versions")))
+    if file.superseded_from and file.upstreamed_from:
+        message = "the topic has both `superseded-from` and `upstreamed-from`"
+        yield corrupt(message, where=document.where(("upstreamed-from",)), hint="keep the earlier one")
+        return
+    if file.superseded_from and not file.superseded:
+        message = "`superseded-from` without `superseded`"
+        yield corrupt(message, where=document.where(("superseded-from",)), hint="say what supersedes the topic")
+    claims: list[tuple[str, str, KeyPath]] = [("`versions`", file.versions, ("versions",))]
+    for name, start in (("superseded-from", file.superseded_from), ("upstreamed-from", file.upstreamed_from)):
+        if start:
+            claims.append((f"`{name}`", f">={start}", (name,)))
+    for index, case in enumerate(file.unsupported):
+        claims.append((f"`unsupported` {case.versions}", case.versions, ("unsupported", index)))
+    for number, (name, versions, key) in enumerate(claims):
+        for other, theirs, _ in claims[:number]:
+            if both := common(versions, theirs):
+                yield corrupt(
+                    f"{name} and {other} both hold {both}",
+                    where=document.where(key),
+                    hint="a topic is one thing for a version: applied, superseded, upstream or unsupported",
+                )
 
 
 def _payload(folder: Path, name: str, where: str) -> Payload:

@@ -228,6 +228,49 @@ def test_a_statement_is_found_by_kind_and_name(query: dict[str, object], operati
     assert wanted in edited(STATEMENTS, edit_of(operation, "f", statement=query))
 
 
+FLAGS = b"""\
+def f(parser):
+    parser.add_argument("--one", type=int)
+    parser.add_argument("--two", "-t", type=int)
+    group = parser.add_argument(name, "--three")
+    x = add("--four", 1)
+    return parser.add_argument("--five")
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "before"),
+    [
+        ({"type": "call", "name": "add_argument", "literal": "--two"}, b'    parser.add_argument("--two"'),
+        ({"type": "call", "literal": "--one"}, b'    parser.add_argument("--one"'),
+        ({"type": "assign", "literal": "--four"}, b"    x = add("),
+        ({"type": "return", "literal": "--five"}, b"    return parser"),
+    ],
+)
+def test_a_statement_is_found_by_the_first_argument_of_its_call(query: dict[str, object], before: bytes) -> None:
+    wanted = FLAGS.replace(before, b"    mark = 1\n" + before)
+    assert edited(FLAGS, edit_of("insert-before", "f", statement=query)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"type": "call", "name": "add_argument", "literal": "-t"}, "`add_argument` with `-t`"),
+        ({"type": "call", "name": "add_argument", "literal": "--on"}, "on lines 2 and 3"),
+        ({"type": "assign", "literal": "--three"}, "no `assign` statement with `--three`"),
+    ],
+)
+def test_another_argument_than_the_first_is_not_it(query: dict[str, object], words: str) -> None:
+    error = refused(FLAGS, edit_of("insert-before", "f", statement=query))
+    assert error.code == "patch-drifted"
+    assert words in error.message
+
+
+def test_a_literal_belongs_to_a_call() -> None:
+    with pytest.raises(ValueError, match="first argument of a call"):
+        edit_of("insert-before", "f", statement={"type": "for", "literal": "--x"})
+
+
 def test_a_payload_with_the_anchored_statement_in_it_is_recognised_later() -> None:
     edit = edit_of("insert-before", "f", statement={"type": "call", "name": "draft.load"})
     payload = b"if self.ready:\n    self.draft.load(0)\nself.draft.load(2)\n"
