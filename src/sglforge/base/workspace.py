@@ -45,6 +45,16 @@ class Workspace:
         return self.root / "verdicts"
 
     @property
+    def trees(self) -> Path:
+        """Unpacked archives that are only read: ``trees/<sha256 of the archive>/``."""
+        return self.root / "trees"
+
+    @property
+    def arguments(self) -> Path:
+        """Options of servers by what they were read from: ``arguments/<digest>.json``."""
+        return self.root / "arguments"
+
+    @property
     def locks(self) -> Path:
         """Lock files that keep two runs apart."""
         return self.root / "locks"

@@ -1,0 +1,1 @@
+"""The options of an SGLang server, read off its tree without importing torch."""
