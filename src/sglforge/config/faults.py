@@ -95,7 +95,8 @@ def _about_a_value(error: ErrorDetails, place: Place, document: Document) -> Fin
         case "union_tag_invalid":
             message, help_text = _none_of(context["tag"], _options(place.schema), help_text)
         case "union_tag_not_found":
-            message, help_text = "lacks the key `kind`", f"kind is one of {', '.join(_options(place.schema))}"
+            key = str(context["discriminator"]).strip("'")
+            message, help_text = f"lacks the key `{key}`", f"{key} is one of {', '.join(_options(place.schema))}"
         case _:
             message = f"{error['msg'][0].lower()}{error['msg'][1:]}, this is {_shown(value)}"
     subject = dotted(place.key)

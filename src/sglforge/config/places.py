@@ -66,7 +66,8 @@ def _children(data: object) -> Mapping[str | int, object]:
 def _tagged(root: Mapping[str, object], schema: Mapping[str, object], part: str | int) -> Mapping[str, object] | None:
     discriminator = schema.get("discriminator")
     if isinstance(discriminator, dict) and part in discriminator["mapping"]:
-        return resolved(root, {"$ref": discriminator["mapping"][part]})
+        member = discriminator["mapping"][part]
+        return resolved(root, {"$ref": member} if isinstance(member, str) else member)
     return None
 
 

@@ -1,25 +1,60 @@
-"""Unified diffs of edited files, as git prints them."""
+"""Effective diffs: what changed of each file, as git prints it."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterator, Sequence
 
-from sglforge.patches.pytext import PythonText
-
-
-def unified(file: str, before: PythonText, after: PythonText) -> str:
-    """Return the diff of one file that git apply takes (in the file's own encoding)."""
-    old, new = (source.raw.decode(source.encoding).split("\n") for source in (before, after))
-    lines = "".join(_lines(file, _with_ends(old), _with_ends(new)))
-    return f"diff --git a/{file} b/{file}\n{lines}" if lines else ""
+from sglforge.patches.checkout import File
 
 
-def _lines(file: str, old: list[str], new: list[str]) -> Iterator[str]:
-    for line in difflib.unified_diff(old, new, f"a/{file}", f"b/{file}"):
+def unified(file: str, before: File | None, after: File | None) -> str:
+    """Return the diff of one file that git apply takes (in the file's own encoding); None: there is no file."""
+    lines = "".join(_lines(file, before, after))
+    head = "".join(_head(before, after))
+    return f"diff --git a/{file} b/{file}\n{head}{lines}" if head or lines else ""
+
+
+def _head(before: File | None, after: File | None) -> Iterator[str]:
+    """Yield git's lines about a file that is new, gone or of another mode."""
+    match before, after:
+        case File(), File():
+            if before.executable != after.executable:
+                yield f"old mode {_mode(before)}\nnew mode {_mode(after)}\n"
+        case None, File():
+            yield f"new file mode {_mode(after)}\n"
+        case File(), None:
+            yield f"deleted file mode {_mode(before)}\n"
+        case _:
+            pass
+
+
+def _lines(file: str, before: File | None, after: File | None) -> Iterator[str]:
+    raw = [state.raw if state else b"" for state in (before, after)]
+    encoding = _encoding(raw)
+    old, new = (_with_ends(content.decode(encoding)) for content in raw)
+    names = (f"a/{file}" if before else "/dev/null", f"b/{file}" if after else "/dev/null")
+    for line in difflib.unified_diff(old, new, *names):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _with_ends(lines: list[str]) -> list[str]:
-    *whole, last = lines
+def _with_ends(text: str) -> list[str]:
+    *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])
+
+
+def _encoding(contents: Sequence[bytes]) -> str:
+    """Return the encoding that the files declare as Python does, else UTF-8, else one that takes every byte."""
+    lines = iter(next(filter(None, contents), b"").splitlines(keepends=True)[:2])
+    try:
+        encoding = tokenize.detect_encoding(lambda: next(lines, b""))[0].removesuffix("-sig")
+        for content in contents:
+            content.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        return "latin-1"
+    return encoding
+
+
+def _mode(file: File) -> str:
+    return "100755" if file.executable else "100644"

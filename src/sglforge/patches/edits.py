@@ -21,7 +21,7 @@ from sglforge.patches.anchors import (
     find_statement,
     inner_suites,
 )
-from sglforge.patches.faults import corrupt, drifted
+from sglforge.patches.faults import already_there, corrupt, drifted
 from sglforge.patches.layout import Layout, lay_out
 from sglforge.patches.model import BodyEdit, ClassAttributeEdit, InsertEdit, PythonEdit, ReplaceEdit
 from sglforge.patches.parameters import fitted
@@ -94,7 +94,7 @@ def _change(source: PythonText, edit: PythonEdit, code: Code) -> Change:
             pass
     line = _run(source, edit, code.statements)
     if line is not None:
-        raise _already_there(source, edit, line)
+        raise already_there(source.file, edit.payload, line)
     if isinstance(edit, InsertEdit):
         return _insert_beside(source, edit, code)
     return _insert_in_body(source, edit, code)
@@ -143,7 +143,7 @@ def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
         change = _new_function(source, spot, function, code)
     old = source.text[change.regions[-1].start : change.regions[-1].end]
     if _dumps(change.statements) == _dumps(change.suite.statements(source.module)[change.index :][: change.removed]):
-        raise _already_there(source, edit, function.lineno)
+        raise already_there(source.file, edit.payload, function.lineno)
     if text_digest(old) != edit.replaces:
         raise drifted(
             f"`{edit.anchor}` in {source.file} (line {function.lineno}) is not what the topic replaces: "
@@ -301,11 +301,3 @@ def _assigned(statement: ast.stmt) -> set[str]:
 
 def _dumps(statements: Sequence[ast.stmt]) -> list[str]:
     return [ast.dump(statement) for statement in statements]
-
-
-def _already_there(source: PythonText, edit: PythonEdit, line: int) -> PatchError:
-    return PatchError(
-        code="patch-already-there",
-        message=f"{source.file} holds what {edit.payload} would add already, on line {line}",
-        hint="patch a fresh tree; if the tree is fresh, upstream has the change and the topic can be dropped",
-    )

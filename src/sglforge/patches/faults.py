@@ -11,6 +11,7 @@ from sglforge.patches.result import TopicState
 STATES: Mapping[str, TopicState] = MappingProxyType(
     {
         "patch-drifted": TopicState.DRIFTED,
+        "patch-neither-applied-nor-applicable": TopicState.DRIFTED,
         "patch-target-moved": TopicState.DRIFTED,
         "patch-target-ambiguous": TopicState.DRIFTED,
         "patch-anchor-ambiguous": TopicState.DRIFTED,
@@ -40,4 +41,23 @@ def drifted(message: str, *, hint: str = "") -> PatchError:
         code="patch-drifted",
         message=message,
         hint=hint or "adapt the anchor to this version, or narrow the topic's `versions`",
+    )
+
+
+def already_there(file: str, what: str, line: int) -> PatchError:
+    """Return the fault of an edit that the tree holds already."""
+    return PatchError(
+        code="patch-already-there",
+        message=f"{file} holds what {what} would add already, on line {line}",
+        hint="patch a fresh tree; if the tree is fresh, upstream has the change and the topic can be dropped",
+    )
+
+
+def unsafe(message: str, *, where: str | None = None) -> PatchError:
+    """Return the fault of a path that leads out of the tree."""
+    return PatchError(
+        code="patch-path-unsafe",
+        message=message,
+        where=where,
+        hint="a topic edits files of the tree, by relative paths, and no others",
     )

@@ -5,9 +5,9 @@ The descriptions are the reference: the JSON schemas are generated from them.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from sglforge.config.model import DOTTED_NAME, MODULE, QUALIFIED_NAME, FileModel, Folder, HexSha256, Name, Version
 
@@ -75,6 +75,13 @@ class StatementQuery(FileModel):
 
 
 class _Edit(FileModel):
+    versions: Annotated[
+        Versions | None,
+        Field(description="PEP 440 specifier of the upstream versions that it is made for; left out: the topic's"),
+    ] = None
+
+
+class _FileEdit(_Edit):
     file: Annotated[
         Files,
         Field(
@@ -82,13 +89,9 @@ class _Edit(FileModel):
             "versions, of which one must be there"
         ),
     ]
-    versions: Annotated[
-        Versions | None,
-        Field(description="PEP 440 specifier of the upstream versions that it is made for; left out: the topic's"),
-    ] = None
 
 
-class _PythonEdit(_Edit):
+class _PythonEdit(_FileEdit):
     kind: Annotated[Literal["python"], Field(description="an edit of a Python file, anchored on its structure")]
     payload: Annotated[Folder, Field(description="code file of ours, relative to the topic's folder")]
 
@@ -174,7 +177,82 @@ class ReplaceEdit(_FunctionEdit):
 
 
 PythonEdit = BodyEdit | ClassAttributeEdit | InsertEdit | ReplaceEdit
-Edit = Annotated[PythonEdit, Field(discriminator="operation")]
+
+
+class TextEdit(_FileEdit):
+    """Put lines before, after or in the place of lines of a text file: CMake, CUDA, shell."""
+
+    kind: Annotated[Literal["text"], Field(description="an edit of a text file, anchored on whole lines")]
+    operation: Annotated[
+        Literal["insert-before", "insert-after", "replace"], Field(description="which side of the anchor, or instead")
+    ]
+    anchor: Annotated[
+        Text,
+        Field(description="lines of the file, whole and with their indentation; they must be there exactly once"),
+    ]
+    payload: Annotated[Folder, Field(description="text file of ours, relative to the topic's folder")]
+
+
+class TomlEdit(_FileEdit):
+    """Change one value of a TOML file; comments and layout stay."""
+
+    kind: Annotated[Literal["toml"], Field(description="an edit of a TOML file, by key")]
+    operation: Annotated[
+        Literal["set", "append", "remove"],
+        Field(description="give a key a value, add a value to an array, or take a key, or a value of an array, away"),
+    ]
+    key: Annotated[Text, Field(description="dotted key, as TOML writes it: `project.dependencies`")]
+    value: Annotated[Any, Field(description="the value to set or append, or the array's value to remove")] = None
+    replaces: Annotated[
+        Any,
+        Field(
+            description="the old value, for a key that is set anew or removed; when another value is there, the topic "
+            "has drifted"
+        ),
+    ] = None
+
+    @field_validator("key")
+    @classmethod
+    def _is_a_key(cls, key: str) -> str:
+        from sglforge.patches.tomledits import key_path
+
+        try:
+            key_path(key)
+        except ValueError:
+            raise ValueError("not a dotted key such as `project.dependencies`") from None
+        return key
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        match self.operation:
+            case "set" if self.value is None:
+                raise ValueError("`set` needs a `value`")
+            case "append" if self.value is None or self.replaces is not None:
+                raise ValueError("`append` needs a `value`, and takes no `replaces`")
+            case "remove" if (self.value is None) == (self.replaces is None):
+                raise ValueError("`remove` needs either the array's `value` that goes, or what the key `replaces`")
+            case _:
+                return self
+
+
+class DiffEdit(_Edit):
+    """Apply a unified diff: git apply, exact context, every file of it or none."""
+
+    kind: Annotated[Literal["diff"], Field(description="a unified diff, for a change that is carried as it is")]
+    payload: Annotated[Folder, Field(description="the diff, relative to the topic's folder")]
+    strip: Annotated[int, Field(description="folders to strip off the names in the diff, as for `patch -p`", ge=0)] = 1
+    exclude: Annotated[
+        list[Text],
+        Field(
+            description="globs of files in the diff that are left out, because the tree does not have them: `test/*`",
+            default_factory=list,
+        ),
+    ]
+
+
+AnyPythonEdit = Annotated[PythonEdit, Field(discriminator="operation")]
+Edit = Annotated[AnyPythonEdit | TextEdit | TomlEdit | DiffEdit, Field(discriminator="kind")]
+AnyEdit = PythonEdit | TextEdit | TomlEdit | DiffEdit
 
 
 class Unsupported(FileModel):

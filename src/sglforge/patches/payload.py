@@ -25,6 +25,12 @@ class Payload:
     where: str
 
     @property
+    def comments(self) -> frozenset[str]:
+        """The lines that are nothing but a comment, in the languages that are patched here."""
+        lines = (line.strip() for line in self.text.split("\n"))
+        return frozenset(line for line in lines if line.startswith(("#", "//")) and not line.startswith("#include"))
+
+    @property
     def sha256(self) -> Sha256:
         """The hash of the text."""
         return Sha256(hashlib.sha256(self.text.encode()).hexdigest())

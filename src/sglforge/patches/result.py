@@ -31,6 +31,15 @@ class TopicState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """Why a topic is not applied; ``error`` when that is a fault."""
+
+    state: TopicState
+    message: str
+    error: PatchError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
     """One topic: ``files`` are the files that it edits, ``evidence`` the log text that shows it at work."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from sglforge.base import proc
+from sglforge.base import git, proc
+from sglforge.patches.checkout import File
 from sglforge.patches.diff import unified
-from sglforge.patches.pytext import read
 
 PAIRS = {
     "insertion": (b"a = 1\nb = 2\nc = 3\n", b"a = 1\nnew = 0\nb = 2\nc = 3\n"),
@@ -29,18 +28,13 @@ def test_git_turns_the_old_file_into_the_new_one(name: str, tmp_path: Path) -> N
     path = tmp_path / "pkg" / "toy.py"
     path.parent.mkdir()
     path.write_bytes(old)
-    after = read(new, "pkg/toy.py")
-    (tmp_path / "change.diff").write_bytes(unified("pkg/toy.py", read(old, "pkg/toy.py"), after).encode(after.encoding))
-    env = {
-        "PATH": os.environ["PATH"],
-        "GIT_CEILING_DIRECTORIES": str(tmp_path.parent),
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-    }
-    proc.run(["git", "apply", "--whitespace=nowarn", "change.diff"], cwd=tmp_path, env=env)
+    diff = unified("pkg/toy.py", File(raw=old), File(raw=new))
+    (tmp_path / "change.diff").write_bytes(diff.encode("latin-1" if name == "latin" else "utf-8"))
+    argv = ["git", "apply", "--whitespace=nowarn", "change.diff"]
+    proc.run(argv, cwd=tmp_path, env=git.plain_environment(tmp_path))
     assert path.read_bytes() == new
 
 
 def test_the_same_text_has_no_diff() -> None:
-    same = read(b"a = 1\n", "toy.py")
+    same = File(raw=b"a = 1\n")
     assert unified("toy.py", same, same) == ""

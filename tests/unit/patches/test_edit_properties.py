@@ -17,7 +17,7 @@ from sglforge.errors import PatchError
 from sglforge.patches import payload as payloads
 from sglforge.patches import pytext
 from sglforge.patches.edits import apply_edit
-from sglforge.patches.model import Edit, PythonEdit
+from sglforge.patches.model import AnyPythonEdit, PythonEdit
 
 PAYLOADS = (
     b"sglforge_mark = 1\n",
@@ -48,7 +48,7 @@ HEADS = {
     "class": ("class {}:", "class {}(B):"),
     "block": ("if x:", "for x in y:", "while x:"),
 }
-ADAPTER: TypeAdapter[PythonEdit] = TypeAdapter(Edit)
+ADAPTER: TypeAdapter[PythonEdit] = TypeAdapter(AnyPythonEdit)
 
 
 @st.composite

@@ -11,14 +11,14 @@ from sglforge.errors import PatchError
 from sglforge.patches import payload as payloads
 from sglforge.patches import pytext
 from sglforge.patches.edits import apply_edit, is_there, text_digest
-from sglforge.patches.model import Edit, PythonEdit
+from sglforge.patches.model import AnyPythonEdit, PythonEdit
 
 MARK = b"mark = 1\n"
 
 
 def edit_of(operation: str, anchor: str | None = None, **more: object) -> PythonEdit:
     fields = {"kind": "python", "file": "toy.py", "payload": "payload/p.py", "operation": operation, **more}
-    adapter: TypeAdapter[PythonEdit] = TypeAdapter(Edit)
+    adapter: TypeAdapter[PythonEdit] = TypeAdapter(AnyPythonEdit)
     return adapter.validate_python(fields | ({"anchor": anchor} if anchor else {}), by_alias=True, by_name=False)
 
 

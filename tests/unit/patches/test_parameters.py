@@ -9,9 +9,9 @@ from sglforge.errors import PatchError
 from sglforge.patches import payload as payloads
 from sglforge.patches import pytext
 from sglforge.patches.edits import apply_edit, is_there, text_digest
-from sglforge.patches.model import Edit, PythonEdit
+from sglforge.patches.model import AnyPythonEdit, PythonEdit
 
-ADAPTER: TypeAdapter[PythonEdit] = TypeAdapter(Edit)
+ADAPTER: TypeAdapter[PythonEdit] = TypeAdapter(AnyPythonEdit)
 OLD = b"class W:\n    def run(self, model_worker_batch, *rest, last=None, **more):\n        go(model_worker_batch)\n"
 NEW = b"class W:\n    def run(self, batch, /, on_publish):\n        go(batch)\n"
 

@@ -74,7 +74,7 @@ def test_one_topic_alone(bench: Bench) -> None:
 
 
 def test_a_second_time_is_recognised(bench: Bench) -> None:
-    bench.topic("one", edit("prepend-to-body", "p", "Worker.run"), p="print(batch)\n")
+    bench.topic("one", edit("prepend-to-body", "p", "Worker.run"), p="# toy: to see it\nprint(batch)\n")
     bench.apply().require()
     before = bench.contents()
     result = bench.apply()
