@@ -76,6 +76,13 @@ class Draft:
         """Return the files that differ from an earlier draft of the same tree."""
         return tuple(sorted(file for file in self.changed if self.read(file) != before.read(file)))
 
+    def texts(self) -> Mapping[str, PythonText]:
+        """Return the Python files that are changed, by their names.
+
+        Raises PatchError ``patch-target-unreadable``.
+        """
+        return {file: self.python(file) for file in self.modules(Draft(checkout=self.checkout))}
+
     def modules(self, before: Draft) -> Iterator[str]:
         """Yield the Python files that differ from an earlier draft and are still there."""
         for file in self.since(before):

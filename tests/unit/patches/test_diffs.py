@@ -270,10 +270,8 @@ def test_carriage_returns_are_text(bench: Bench) -> None:
 
 def test_bytes_of_any_encoding_and_a_lacking_newline_are_kept(bench: Bench) -> None:
     bench.fill({"pkg/y.txt": b"\xe9\xe8\n\x0c\nb"})
-    diff = (
-        b"--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -1,3 +1,4 @@\n \xe9\xe8\n \x0c\n+\xff\n b\n\\ No newline at end of file\n"
-    )
-    assert applied(bench, diff).findings == ()
+    diff = b"--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -1,3 +1,4 @@\n \xe9\xe8\n \x0c\n+\xff\n b\n"
+    assert applied(bench, diff + b"\\ No newline at end of file\n").findings == ()
     assert (bench.tree / "pkg/y.txt").read_bytes() == b"\xe9\xe8\n\x0c\n\xff\nb"
 
 
