@@ -116,7 +116,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
 
 
 def install(request: Request, console: Console) -> Outcome:
-    """Install the built wheels and the locked requirements into an environment."""
+    """Install the built wheels and the locked requirements into an environment; mend one that was changed."""
     selection = select(request, console)
     selection.require_buildable()
     planned = plan(request, selection)
@@ -125,11 +125,11 @@ def install(request: Request, console: Console) -> Outcome:
         raise InstallError(
             code="wheels-not-built",
             message=f"not built yet: {', '.join(missing)}",
-            hint="nox -s build",
+            hint=request.command("build"),
         )
     record = runrecord.start(request.workspace.runs)
     wheels = [wheel for step in planned.plan.steps if (wheel := store.lookup(request.workspace, step.key))]
-    environment = _install(planned, wheels, request, record, console)
+    environment = _install(planned, wheels, request, record, console, check=verifying.thorough)
     document = {
         "schema": 1,
         **selection.to_json(),
@@ -144,7 +144,7 @@ def verify(request: Request, console: Console) -> Outcome:
     selection = select(request, console)
     environment = serving.installed(request, selection, check=False)
     with console.step(f"verify {environment.name}") as step:
-        findings = verifying.full(environment)
+        findings = verifying.full(environment, again=request.command("install"))
         step.say(f"{sum(len(built.files) for built in environment.receipt.built)} built files")
     for finding in findings:
         console.finding(finding)
@@ -252,12 +252,18 @@ def _wheels(
 
 
 def _install(
-    planned: Planned, wheels: Sequence[StoredWheel], request: Request, record: RunRecord, console: Console
+    planned: Planned,
+    wheels: Sequence[StoredWheel],
+    request: Request,
+    record: RunRecord,
+    console: Console,
+    *,
+    check: installs.Check = verifying.quick,
 ) -> Environment:
     name = planned.selection.environment_name
     folder = request.workspace.environments / planned.plan.environment_key
     with console.step(f"install {name}") as step:
-        if current := installs.current_environment(folder, name):
+        if current := installs.current_environment(folder, name, check=check):
             step.say("unchanged")
             return current
         if damaged := [finding for wheel in wheels for finding in store.verify(wheel)]:
@@ -274,6 +280,7 @@ def _install(
             offline=request.offline,
             log=record.log("environment", "install"),
             progress=step.progress,
+            check=check,
         )
         count = len(environment.receipt.requirements)
         step.say(f"torch {environment.receipt.torch.version} and {count} distributions")

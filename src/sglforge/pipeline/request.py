@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,13 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import sglforge
+from sglforge.base import workspace
 from sglforge.base.workspace import Workspace
 from sglforge.errors import ConfigError
 
 T = TypeVar("T")
+_NAMING = frozenset({"install", "verify", "render", "smoke"})
+"""The verbs that take the name of an environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,17 @@ class Request:
         """Return the words of a list option."""
         value = self.options.get(name)
         return tuple(str(word) for word in value) if isinstance(value, list) else ()
+
+    def command(self, verb: str) -> str:
+        """Return how to call a verb on the same workspace, stack, target and environment, for a hint."""
+        words = ["--stack", self.stack] if self.stack else []
+        words += ["--target", self.target] if self.target != "auto" else []
+        words += ["--workspace", str(self.workspace.root)] if self.workspace != workspace.locate(None) else []
+        if any(word.partition("=")[0] == "--catalog" for word in self.argv):
+            words += ["--catalog", str(self.catalog_root)]
+        name = self.option("env", str)
+        words += ["--env", name] if name and verb in _NAMING else []
+        return f"nox -s {verb} -- {shlex.join(words)}" if words else f"nox -s {verb}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

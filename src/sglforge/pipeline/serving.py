@@ -138,13 +138,13 @@ def installed(request: Request, selection: Selection, *, check: bool = True) -> 
         raise InstallError(
             code="environment-not-installed",
             message=f"there is no environment {name} in {request.workspace.environments}",
-            hint=f"nox -s build -- --stack {selection.stack.name} --target {selection.target.name}",
+            hint=request.command("install" if request.option("env", str) else "build"),
         )
-    if check and (findings := quick(environment)):
+    if check and (findings := quick(environment, again=request.command("install"))):
         raise InstallError(
             code=findings[0].code,
             message=findings[0].message,
-            hint="nox -s install makes it again; nox -s verify lists every difference",
+            hint=f"{request.command('install')} makes it again; {request.command('verify')} lists every difference",
             findings=findings,
         )
     return environment

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from sglforge.base.files import sha256_file
 from sglforge.provision.receipt import RecordFile
+from sglforge.provision.stamps import BYTE_CODE, recorded_paths, stamp
 
 DIST_INFO = ".dist-info"
 
@@ -32,12 +33,13 @@ class Distribution:
 
     @property
     def record(self) -> RecordFile:
-        """Return the identity of its RECORD."""
+        """Return the identity of its RECORD and of the files that it lists."""
         path = self.info / "RECORD"
         status = path.stat()
         return RecordFile(
             version=self.version,
             sha256=sha256_file(path),
+            stamps=stamp(self.info.parent, recorded_paths(path)).digest,
             size=status.st_size,
             mtime_ns=status.st_mtime_ns,
             inode=status.st_ino,
@@ -102,7 +104,7 @@ def loose_files(site_packages: Path, distributions: Iterable[Distribution]) -> t
     owned = {path for distribution in distributions for path in distribution.files}
     loose = []
     for folder, subfolders, names in os.walk(site_packages):
-        subfolders[:] = [name for name in subfolders if name != "__pycache__"]
+        subfolders[:] = [name for name in subfolders if name != BYTE_CODE]
         relative = os.path.relpath(folder, site_packages)
         prefix = "" if relative == "." else f"{relative}/"
         loose += [prefix + name for name in names if prefix + name not in owned]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Runner
 from sglforge.base.workspace import Workspace
-from sglforge.errors import InstallError
+from sglforge.errors import Finding, InstallError
 from sglforge.plan import BuildPlan
 from sglforge.provision.progress import Progress, silent
 from sglforge.provision.python import Interpreter
@@ -21,6 +21,8 @@ from sglforge.provision.receipt import RECEIPT, Environment, read_environment, w
 from sglforge.provision.verify import quick
 
 LOCK_TIMEOUT_S = 1800.0
+
+Check = Callable[[Environment], tuple[Finding, ...]]
 
 
 class Wheel(Protocol):
@@ -46,11 +48,13 @@ def install(
     log: Path | None = None,
     progress: Progress = silent,
     run: Runner = proc.run,
+    check: Check = quick,
 ) -> Environment:
     """Make the environment of a plan, or return the one that is there and unchanged.
 
     It is made at ``environments/<environment key>``; ``environments/<name>`` points at it once it is whole.
-    An environment without a receipt, or one that was changed, is made again from nothing.
+    An environment without a receipt, or one that was changed, is made again from nothing; what was changed in it
+    is then held to its RECORD, for uv's cache may have the same change.
 
     Args:
         plan: Key, target, stack and the locked Python section.
@@ -63,18 +67,19 @@ def install(
         log: File for the full output of uv.
         progress: Told which part is being done.
         run: Runs processes.
+        check: Tells what was changed in the environment that is there.
 
     Raises InstallError (``torch-variant-missing``, ``environment-busy``, ``file-owned-twice``, ...) and
     FetchError (``offline-missing``, ``network-unreachable``, ``hash-mismatch``).
     """
     folder = workspace.environments / plan.environment_key
-    if ready := current_environment(folder, name):
-        return ready
     from sglforge.provision.make import make_environment
 
     with exclusive(workspace.locks / f"environment-{plan.environment_key}", progress=progress):
-        if ready := current_environment(folder, name):  # another run has made it meanwhile
-            return ready
+        before = _read(folder, name)
+        changes = check(before) if before else ()
+        if before and not changes:  # another run has made it meanwhile
+            return _named(before)
         _clear(folder)
         receipt = make_environment(
             plan,
@@ -88,6 +93,7 @@ def install(
             log=log,
             progress=progress,
             run=run,
+            suspects=frozenset(finding.subject for finding in changes),
         )
         write_receipt(folder, receipt)
         if ready := current_environment(folder, name):
@@ -99,18 +105,26 @@ def install(
     )
 
 
-def current_environment(folder: Path, name: str) -> Environment | None:
+def current_environment(folder: Path, name: str, *, check: Check = quick) -> Environment | None:
     """Return the environment in a folder if it is finished and unchanged, with the name pointing at it.
 
-    Unchanged means by size, time and inode.
+    ``check`` tells what was changed.
     """
+    environment = _read(folder, name)
+    return _named(environment) if environment and not check(environment) else None
+
+
+def _read(folder: Path, name: str) -> Environment | None:
+    """Return the environment in a folder; one whose receipt cannot be read is none."""
     try:
-        environment = read_environment(folder, name)
+        return read_environment(folder, name)
     except InstallError:
         return None
-    if environment is None or quick(environment):
-        return None
-    link, target = folder.parent / name, Path(folder.name)
+
+
+def _named(environment: Environment) -> Environment:
+    """Point the environment's name at it."""
+    link, target = environment.path.parent / environment.name, Path(environment.path.name)
     if not (link.is_symlink() and link.readlink() == target):
         files.replace_link(link, target)
     return environment

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,10 @@ from sglforge.errors import FetchError, InstallError
 from sglforge.plan import BuildPlan
 from sglforge.provision.distributions import read_distributions
 from sglforge.provision.inspection import InstalledWheel, inspect, look_at
+from sglforge.provision.mend import mend
 from sglforge.provision.progress import Progress
 from sglforge.provision.python import Interpreter
-from sglforge.provision.receipt import VENV, PythonReceipt, Receipt, TorchReceipt
+from sglforge.provision.receipt import PYTHON_CONFIG, VENV, PythonReceipt, Receipt, TorchReceipt
 from sglforge.provision.torch import TorchWheel, find_torch, require_variant, torch_missing
 from sglforge.provision.uv import Uv, open_uv
 from sglforge.sources.tags import rank, supported_tags
@@ -41,11 +43,13 @@ def make_environment(
     log: Path | None,
     progress: Progress,
     run: Runner,
+    suspects: Collection[str],
 ) -> Receipt:
     """Make the environment of a plan in ``folder`` and return its receipt; arguments as for ``install``.
 
     torch comes first and is held to its variant before anything else is installed; what follows is installed
-    without dependencies and with hashes, so that nothing can replace it.
+    without dependencies and with hashes, so that nothing can replace it. ``suspects`` names distributions whose
+    files in uv's cache may have been changed.
     """
     locked = plan.python
     require_fitting_files(locked.requirements, locked.minor)
@@ -54,12 +58,13 @@ def make_environment(
     python = venv / "bin" / "python"
     site = venv / "lib" / f"python{locked.minor}" / "site-packages"
     into: list[str | Path] = ["--python", python, "--compile-bytecode"]
+    reinstall = partial(_install, into=[*into, "--reinstall"], what="again", folder=folder, uv=uv, log=log)
     folder.mkdir(parents=True)
 
     progress(0, PHASES, note=f"venv of Python {interpreter.version}")
     uv("venv", "--no-project", "--python", interpreter.path, "--prompt", name, venv, log=log)
     progress(1, PHASES, note=f"torch {locked.torch.version}+{locked.torch.variant}")
-    torch = _install_torch(
+    torch, line = _install_torch(
         locked.torch,
         locked.minor,
         into,
@@ -69,12 +74,16 @@ def make_environment(
         log=log,
         progress=progress,
     )
+    if line and "torch" in suspects:
+        mend({"torch": line}, site=site, uv=uv, log=log, install=reinstall)
     require_variant(python, locked.torch, plan.target.kind, uv)
     torch_record = read_distributions(site)["torch"].record
 
     progress(2, PHASES, note=f"{len(locked.requirements)} requirements")
     if locked.requirements:
         install_requirements(locked.requirements, into, folder=folder, uv=uv, log=log)
+        lines = {entry.name: _line(entry) for entry in locked.requirements if entry.name in suspects}
+        mend(lines, site=site, uv=uv, log=log, install=reinstall)
     progress(3, PHASES, note=f"{len(wheels)} built packages")
     built = _install_wheels(wheels, site, into, folder=folder, uv=uv, log=log)
 
@@ -85,7 +94,12 @@ def make_environment(
         name=name,
         folder=folder,
         site=site,
-        python=PythonReceipt(minor=locked.minor, version=interpreter.version, base=str(interpreter.path)),
+        python=PythonReceipt(
+            minor=locked.minor,
+            version=interpreter.version,
+            base=str(interpreter.path),
+            config_sha256=files.sha256_file(venv / PYTHON_CONFIG),
+        ),
         torch=torch,
         torch_record=torch_record,
     )
@@ -125,14 +139,14 @@ def _install_torch(
     workspace: Workspace,
     log: Path | None,
     progress: Progress,
-) -> TorchReceipt:
-    """Install torch and nothing else."""
+) -> tuple[TorchReceipt, str | None]:
+    """Install torch and nothing else; also return the line that installs its wheel, None where uv found one."""
     wheel = find_torch(pin, minor, locations=uv.locations, workspace=workspace, offline=uv.offline, progress=progress)
     if not wheel:
-        return install_torch_by_uv(pin, minor, into, folder=folder, uv=uv, log=log)
+        return install_torch_by_uv(pin, minor, into, folder=folder, uv=uv, log=log), None
     line = f"torch @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
     _install([line], into, "torch", folder=folder, uv=uv, log=log)
-    return torch_receipt(pin, wheel)
+    return torch_receipt(pin, wheel), line
 
 
 def install_torch_by_uv(
@@ -188,13 +202,12 @@ def install_requirements(
 
     ``into`` are the words that tell uv the place.
     """
-    lines = [
-        f"{requirement.name}=={requirement.version}"
-        + "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in requirement.files)
-        + "\n"
-        for requirement in requirements
-    ]
-    _install(lines, into, "requirements", folder=folder, uv=uv, log=log)
+    _install([_line(entry) for entry in requirements], into, "requirements", folder=folder, uv=uv, log=log)
+
+
+def _line(requirement: LockedRequirement) -> str:
+    hashes = "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in requirement.files)
+    return f"{requirement.name}=={requirement.version}{hashes}\n"
 
 
 def _install_wheels(

@@ -14,9 +14,10 @@ from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.workspace import Workspace
 from sglforge.errors import InstallError
 
-SCHEMA = 1
+SCHEMA = 2
 RECEIPT = "receipt.json"
 VENV = "venv"
+PYTHON_CONFIG = "pyvenv.cfg"
 
 TorchOrigin = Literal["local-file", "download", "kept-archive", "uv-torch-backend"]
 
@@ -31,10 +32,14 @@ class BuiltFile(NamedTuple):
 
 
 class RecordFile(NamedTuple):
-    """The RECORD of an installed distribution, which lists its files with their hashes."""
+    """The RECORD of an installed distribution, which lists its files with their hashes.
+
+    ``stamps`` is the digest of size, time and inode of the listed files; what comes after it is the RECORD's own.
+    """
 
     version: str
     sha256: str
+    stamps: str
     size: int
     mtime_ns: int
     inode: int
@@ -42,11 +47,15 @@ class RecordFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonReceipt:
-    """The interpreter of the environment; ``base`` is the Python that the venv was made from."""
+    """The interpreter of the environment.
+
+    ``base`` is the Python that the venv was made from, ``config_sha256`` the hash of the venv's ``pyvenv.cfg``.
+    """
 
     minor: str
     version: str
     base: str
+    config_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +136,11 @@ class Environment:
     def python(self) -> Path:
         """The environment's own interpreter."""
         return self.path / VENV / "bin" / "python"
+
+    @property
+    def python_config(self) -> Path:
+        """What tells that interpreter which Python it belongs to."""
+        return self.path / VENV / PYTHON_CONFIG
 
     @property
     def site_packages(self) -> Path:

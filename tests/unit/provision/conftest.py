@@ -23,11 +23,12 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedFile, LockedPython, LockedRequirement, LockedTorch
 from sglforge.config.model import PathSource, Stack, StackEnvironment, StackPackage, Target, TorchPin
 from sglforge.plan import BuildPlan
-from sglforge.provision.install import install
+from sglforge.provision.install import Check, install
 from sglforge.provision.progress import Progress, silent
 from sglforge.provision.python import Interpreter, running_interpreter
 from sglforge.provision.receipt import Environment
 from sglforge.provision.uv import Uv, open_uv
+from sglforge.provision.verify import quick
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 CP = f"cp{MINOR.replace('.', '')}"
@@ -117,6 +118,7 @@ class Toys:
         offline: bool = False,
         progress: Progress = silent,
         run: Runner = proc.run,
+        check: Check = quick,
     ) -> Environment:
         """Install the plan."""
         return install(
@@ -130,6 +132,7 @@ class Toys:
             log=self.log,
             progress=progress,
             run=run,
+            check=check,
         )
 
     def make_wheel(

@@ -25,7 +25,7 @@ from sglforge.errors import FetchError, InstallError, SglforgeError
 from sglforge.provision.install import exclusive
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.receipt import find_environment
-from sglforge.provision.verify import full, quick
+from sglforge.provision.verify import full, quick, thorough
 
 if TYPE_CHECKING:
     from unit.provision.conftest import Toys
@@ -60,7 +60,7 @@ def test_an_environment_works_and_has_a_receipt(toys: Toys) -> None:
         assert server.files[path][1:] == (file.stat().st_size, file.stat().st_mtime_ns, file.stat().st_ino)
     assert [(entry.requirement, entry.reason) for entry in receipt.omitted] == [("absent>=3", "GPU only")]
     assert [(entry.requirement, entry.installed) for entry in receipt.relaxed] == [("torch==9.8.0", "9.9.0+cpu")]
-    assert json.loads((toys.folder / "receipt.json").read_text())["schema"] == 1
+    assert json.loads((toys.folder / "receipt.json").read_text())["schema"] == 2
 
 
 def test_everything_is_byte_compiled(toys: Toys) -> None:
@@ -106,6 +106,27 @@ def test_a_changed_environment_is_made_again(toys: Toys) -> None:
     assert not (again.site_packages / "stray.py").exists()
     assert again.receipt_sha256 != first.receipt_sha256
     assert [path for path in toys.workspace.environments.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("damage", ["toydep.py", "torch/version.py"])
+def test_an_edit_that_reached_the_cache_is_mended(toys: Toys, damage: str) -> None:
+    first = toys.install()
+    path = first.site_packages / damage
+    path.write_text(path.read_text() + "# edited in place, through the hard link\n")
+    (cached,) = (toys.root / "uv-cache").rglob(damage)
+    assert path.samefile(cached)
+    again = toys.install()
+    assert quick(again) == full(again) == ()
+    assert "edited" not in (again.site_packages / damage).read_text()
+
+
+def test_a_thorough_check_mends_what_the_quick_one_does_not_see(toys: Toys) -> None:
+    first = toys.install()
+    added = first.site_packages / "toyserver" / "shadow.py"
+    added.write_text("")
+    assert toys.install() == first
+    assert full(toys.install(check=thorough)) == ()
+    assert not added.exists()
 
 
 def test_a_folder_without_a_receipt_is_made_again(toys: Toys) -> None:
@@ -329,6 +350,20 @@ def test_after_fetch_no_network_is_needed(toys: Toys, index: IndexLocations, htt
     assert environment.receipt.torch.origin == "kept-archive"
     assert len(httpserver.log) in {0, asked}
     assert not any(toys.workspace.scratch.iterdir())
+
+
+def test_what_cannot_be_mended_without_a_network_says_so(toys: Toys, index: IndexLocations) -> None:
+    fetch(toys, index)
+    toys.install(locations=index, offline=True)
+    (cached,) = (toys.root / "uv-cache").rglob("toydep.py")
+    cached.write_text("edited\n")
+    with pytest.raises(FetchError) as caught:
+        toys.install(locations=index, offline=True)
+    assert caught.value.code == "offline-missing"
+    assert "nox -s fetch with a network" in caught.value.hint
+    assert find_environment(toys.workspace, "toys") is None
+    fetch(toys, index)
+    assert full(toys.install(locations=index, offline=True)) == ()
 
 
 def test_offline_without_fetch_says_what_to_do(toys: Toys, index: IndexLocations) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sglforge.base import proc
 from sglforge.base.files import sha256_file
 from sglforge.provision.distributions import parse_record, read_distributions
 from sglforge.provision.receipt import Environment, find_environment
+from sglforge.provision.stamps import recorded_paths
 from sglforge.provision.verify import full, quick
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ def edit_requirement(environment: Environment) -> None:
     overwrite(environment.site_packages / "toydep.py", "ANSWER = 43\n")
 
 
+def remove_requirement(environment: Environment) -> None:
+    (environment.site_packages / "toydep.py").unlink()
+
+
 def edit_requirement_and_its_record(environment: Environment) -> None:
     edit_requirement(environment)
     (info,) = environment.site_packages.glob("toydep-*.dist-info")
@@ -82,6 +86,30 @@ def add_loose_file(environment: Environment) -> None:
     (environment.site_packages / "toyserver" / "shadow.py").write_text("")
 
 
+def add_loose_module(environment: Environment) -> None:
+    (environment.site_packages / "sitecustomize.py").write_text("")
+
+
+def add_byte_code(environment: Environment) -> None:
+    """Add what a Python that starts may write."""
+    for folder in (environment.site_packages, environment.site_packages / "toyserver"):
+        (folder / "__pycache__" / "late.cpython-311.pyc").write_bytes(b"")
+
+
+def exchange_python(environment: Environment) -> None:
+    environment.python.unlink()
+    environment.python.symlink_to("/bin/sh")
+
+
+def edit_python_config(environment: Environment) -> None:
+    config = environment.path / "venv" / "pyvenv.cfg"
+    overwrite(config, config.read_text().replace("packages = false", "packages = true"))
+
+
+def remove_python_config(environment: Environment) -> None:
+    (environment.path / "venv" / "pyvenv.cfg").unlink()
+
+
 def remove_python(environment: Environment) -> None:
     environment.python.unlink()
     environment.python.symlink_to("/nonexistent/python")
@@ -93,16 +121,17 @@ CASES: list[tuple[Damage, set[tuple[str, str]], set[tuple[str, str]]]] = [
     (edit_built, {("environment-changed", "toyserver")}, {("environment-changed", "toyserver")}),
     (edit_built_and_hide_it, set(), {("environment-changed", "toyserver")}),
     (remove_built, {("environment-changed", "toyserver")}, {("environment-changed", "toyserver")}),
-    (edit_requirement, set(), {("environment-changed", "toydep")}),
+    (edit_requirement, {("environment-changed", "toydep")}, {("environment-changed", "toydep")}),
+    (remove_requirement, {("environment-changed", "toydep")}, {("environment-changed", "toydep")}),
     (
         edit_requirement_and_its_record,
-        {("environment-changed", "toydep")},
+        {("environment-changed", "toydep"), ("environment-changed", "site-packages")},
         {("environment-changed", "toydep"), ("environment-changed", "site-packages")},
     ),
-    (edit_torch, set(), {("torch-replaced", "torch")}),
+    (edit_torch, {("torch-replaced", "torch")}, {("torch-replaced", "torch")}),
     (
         replace_torch,
-        {("torch-replaced", "torch"), ("environment-changed", "torch")},
+        {("torch-replaced", "torch"), ("environment-changed", "torch"), ("environment-changed", "site-packages")},
         {("torch-replaced", "torch"), ("environment-changed", "torch"), ("environment-changed", "site-packages")},
     ),
     (
@@ -116,6 +145,11 @@ CASES: list[tuple[Damage, set[tuple[str, str]], set[tuple[str, str]]]] = [
         {("environment-changed", "late"), ("file-owned-twice", "late, toydep")},
     ),
     (add_loose_file, set(), {("environment-changed", "site-packages")}),
+    (add_loose_module, {("environment-changed", "site-packages")}, {("environment-changed", "site-packages")}),
+    (add_byte_code, set(), set()),
+    (exchange_python, {("environment-changed", "python")}, {("environment-changed", "python")}),
+    (edit_python_config, {("environment-changed", "python")}, {("environment-changed", "python")}),
+    (remove_python_config, {("environment-changed", "python")}, {("environment-changed", "python")}),
     (remove_python, {("environment-changed", "python")}, {("environment-changed", "python")}),
 ]
 
@@ -149,20 +183,31 @@ def test_findings_name_the_files_and_the_way_out(toys: Toys) -> None:
     remove_python(environment)
     by_subject = {finding.subject: finding for finding in full(environment)}
     assert by_subject["toyserver"].detail == ("changed: toyserver/extra.py",)
-    assert by_subject["toyserver"].hint == f"rm -r {environment.path} && nox -s install"
+    assert by_subject["toyserver"].hint == "nox -s install"
     assert environment.receipt.python.base in by_subject["python"].message
+    for check in (quick, full):
+        assert {finding.hint for finding in check(environment, again="do this")} == {"do this"}
 
 
-def test_the_way_out_of_an_edit_that_reached_the_cache_works(toys: Toys) -> None:
+def test_the_quick_check_names_files_that_changed_later(toys: Toys) -> None:
     environment = toys.install()
-    (environment.site_packages / "toydep.py").write_text("ANSWER = 43\n")  # in place, through the hard link
-    (finding,) = full(environment)
-    clean, remove, _ = finding.hint.split(" && ")
-    assert clean == "uv cache clean toydep"
-    proc.run([toys.uv.program, *clean.split()[1:]], env=toys.uv.environment)
-    assert remove == f"rm -r {environment.path}"
-    shutil.rmtree(environment.path)
-    assert full(toys.install()) == ()
+    edit_requirement(environment)
+    edit_torch(environment)
+    by_subject = {finding.subject: finding for finding in quick(environment)}
+    assert by_subject["toydep"].detail == ("changed: toydep.py",)
+    assert by_subject["torch"].detail == ("changed: torch/version.py",)
+
+
+def test_a_file_that_was_put_back_is_seen_by_the_quick_check_and_not_named(toys: Toys) -> None:
+    environment = toys.install()
+    path = environment.site_packages / "toydep.py"
+    before = path.stat()
+    overwrite(path, path.read_text())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    (finding,) = quick(environment)
+    assert finding.subject == "toydep"
+    assert "nox -s verify" in finding.detail[0]
+    assert full(environment) == ()
 
 
 def test_a_receipt_survives_reading(toys: Toys) -> None:
@@ -183,6 +228,16 @@ def test_a_record_is_read_as_it_is_written() -> None:
     ]
     empty = hashlib.sha256(b"").hexdigest()
     assert parse_record(lines) == {"toys/a,b.txt": empty, "../../../bin/toys": None, "toys/c.py": None}
+
+
+def test_the_fast_reading_of_a_record_finds_the_same_paths(tmp_path: Path) -> None:
+    plain = "toys/a.txt,sha256=x,1\r\n../../../bin/toys,,\r\ntoys/./c.py,,\ntoys/__pycache__/c.cpython-311.pyc,,\n"
+    for text in (plain, plain + '"toys/a,b.txt",,\n"toys/a ""b"".txt",,\n', "", "\n"):
+        record = tmp_path / "RECORD"
+        record.write_bytes(text.encode())
+        paths = [path for path in parse_record(text.splitlines()) if "__pycache__" not in path]
+        assert recorded_paths(record) == paths
+    assert recorded_paths(tmp_path / "absent") == []
 
 
 @pytest.mark.parametrize("name", ["toydep", "toyserver", "torch"])
