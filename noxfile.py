@@ -117,6 +117,13 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def cases(session: nox.Session) -> None:
+    """Judge case files, one line each: our own, or those of the folders after --."""
+    _install(session, "-e", ".")
+    session.run("python", "-m", "cases", *session.posargs, env={"PYTHONPATH": str(ROOT / "tests")})
+
+
+@nox.session(default=False)
 def docs(session: nox.Session) -> None:
     """Write the generated reference and check links; with -- --check only look."""
     _install(session, "-e", ".")

@@ -1,0 +1,109 @@
+"""Case files: a public failure report as a small input, what must be said of it, and how that is judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sglforge.errors import Finding, Severity
+
+_COMMENT = re.compile(r"\([^)]*\)")
+
+
+class CaseError(Exception):
+    """A case file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One case file: its kinds (log, env, launch, tree, so, smoke), its input and what is expected."""
+
+    path: Path
+    id: str
+    title: str
+    kinds: tuple[str, ...]
+    input: Mapping[str, Any]
+    expect: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the product says of a case's input."""
+
+    verdict: str
+    findings: tuple[Finding, ...]
+
+
+def load(path: Path) -> Case:
+    """Read a case file.
+
+    Raises CaseError when it is no case.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        kinds = document["kinds"]
+        return Case(
+            path=path,
+            id=str(document["id"]),
+            title=str(document["title"]),
+            kinds=tuple([kinds] if isinstance(kinds, str) else kinds),
+            input=dict(document["input"]),
+            expect=dict(document["expect"]),
+        )
+    except OSError as error:
+        raise CaseError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CaseError(f"{path} is no case file: {error!r}") from error
+
+
+def faults(case: Case, judgement: Judgement) -> Iterator[str]:
+    """Yield in what a judgement is not the expected one; codes first, then the verdict, then words."""
+    loud = [finding for finding in judgement.findings if finding.severity is not Severity.INFO]
+    rule = case.expect.get("rule")
+    codes = [finding.code for finding in judgement.findings]
+    if rule and rule not in codes:
+        yield f"wanted {rule}, got {', '.join(codes) or 'no finding'}"
+    for code in case.expect.get("must_not_rule") or ():
+        if code in {finding.code for finding in loud}:
+            yield f"{code} must not be found"
+    wanted = str(case.expect.get("verdict", ""))
+    if wanted and not any(_is_verdict(one, judgement, rule) for one in _alternatives(wanted)):
+        yield f"wanted {wanted}, got {judgement.verdict}"
+    about = [finding for finding in judgement.findings if not rule or finding.code == rule]
+    said = _words(about).casefold()
+    for word in case.expect.get("must_say") or ():
+        if str(word).casefold() not in said:
+            yield f"does not say {word!r}"
+    for word in case.expect.get("must_not_say") or ():
+        if str(word).casefold() in said:
+            yield f"says {word!r}"
+
+
+def _alternatives(verdict: str) -> list[str]:
+    bare = _COMMENT.sub("", verdict).replace("PASS+NOTE", "PASS")
+    return [one.strip().upper() for one in bare.split("/") if one.strip()]
+
+
+def _is_verdict(wanted: str, judgement: Judgement, rule: str | None) -> bool:
+    severities = {finding.severity for finding in judgement.findings}
+    match wanted:
+        case "PASS":
+            return not severities & {Severity.ERROR, Severity.WARNING}
+        case "REJECT" | "FAIL":
+            return Severity.ERROR in severities
+        case "WARN":
+            return Severity.WARNING in severities
+        case "DIAGNOSE":
+            return bool(rule) and rule in {finding.code for finding in judgement.findings}
+        case _:
+            return judgement.verdict.upper() == wanted
+
+
+def _words(findings: Sequence[Finding]) -> str:
+    return "\n".join(
+        text for finding in findings for text in (finding.subject, finding.message, finding.hint, *finding.detail)
+    )
