@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from sglforge.errors import PatchError
 from sglforge.patches.faults import drifted, unsafe
+from sglforge.patches.history import History, history_of
 from sglforge.patches.pytext import PythonText, read
 from sglforge.trees.layout import either_layout
 
@@ -34,9 +35,13 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A source tree and what was read of it: ``root`` is a real path, files are names relative to it."""
+    """A source tree and what was read of it: ``root`` is a real path, files are names relative to it.
+
+    ``history`` is what git knows about it, None where it is in no repository.
+    """
 
     root: Path
+    history: History | None = None
     _read: dict[str, File | None] = field(default_factory=dict)
     _parsed: dict[tuple[str, bytes], PythonText] = field(default_factory=dict)
 
@@ -138,7 +143,9 @@ class Checkout:
             _drop_empty_folders(path.parent, self.root)
 
     def is_altered(self, file: str) -> bool:
-        """Tell whether an unpacked wheel's RECORD says that a file had another content; False: nothing says so."""
+        """Tell whether git or an unpacked wheel's RECORD says that a file had another content; False: nothing does."""
+        if self.history and self.history.is_changed(file):
+            return True
         original = self.original(file)
         for record in self.root.glob("*.dist-info/RECORD"):
             for row in csv.reader(record.read_text(encoding="utf-8", errors="replace").splitlines()):
@@ -174,8 +181,8 @@ class Checkout:
         )
 
 
-def open_checkout(tree: Path) -> Checkout:
-    """Return a tree to work on.
+def open_checkout(tree: Path, origin: Path | None = None) -> Checkout:
+    """Return a tree to work on; ``origin`` is the folder that it is a copy of, if it is one.
 
     Raises PatchError ``tree-missing`` when there is no such folder.
     """
@@ -185,7 +192,7 @@ def open_checkout(tree: Path) -> Checkout:
             message=f"there is no source tree {tree}",
             hint="name an unpacked source tree",
         )
-    return Checkout(root=tree.resolve())
+    return Checkout(root=tree.resolve(), history=history_of(origin or tree))
 
 
 def _record_hash(raw: bytes) -> str:

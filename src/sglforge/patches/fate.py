@@ -12,6 +12,20 @@ from sglforge.patches.result import Fate, TopicResult, TopicState
 from sglforge.patches.topic import Topic
 
 
+class EditError(PatchError):
+    """What keeps an edit from being made, and the edit."""
+
+    def __init__(self, error: PatchError, edit: AnyEdit, where: str) -> None:
+        super().__init__(
+            code=error.code,
+            message=error.message,
+            where=error.where or where,
+            hint=error.hint,
+            context=error.context,
+        )
+        self.edit = edit
+
+
 def edited(topic: Topic, draft: Draft, version: str) -> Draft:
     """Return a tree with a topic's edits for a version.
 
@@ -31,7 +45,7 @@ def edited(topic: Topic, draft: Draft, version: str) -> Draft:
         try:
             after = kinds.apply_edit(after, topic, edit)
         except PatchError as error:
-            raise _placed(error, where, after, edit) from error
+            raise EditError(error, edit, where) from error
     for file in after.modules(draft):
         draft.python(file)
         try:
@@ -59,9 +73,8 @@ def fate_of(topic: Topic, error: PatchError, upstream: Draft, version: str, earl
             message = "upstream has every edit of it; it can be dropped, unless this tree was patched before"
             return Fate(state=TopicState.UPSTREAMED, message=message)
         if any(there) and not all(there):
-            error = _with(
-                error, f"{error.message}; {sum(there)} of {len(there)} edits are in the tree, the rest is not"
-            )
+            message = f"{error.message}; {sum(there)} of {len(there)} edits are in the tree, the rest is not"
+            error = PatchError(code=error.code, message=message, where=error.where, hint=error.hint)
     if STATES[error.code] in {TopicState.DRIFTED, TopicState.CONFLICT} and _applies(topic, upstream, version):
         names = ", ".join(entry.name for entry in earlier if {*entry.files} & {*files_of(topic, upstream, version)})
         error = PatchError(
@@ -71,6 +84,8 @@ def fate_of(topic: Topic, error: PatchError, upstream: Draft, version: str, earl
             hint="change the order, or make one topic of both",
             context=error.context,
         )
+    if isinstance(error, EditError) and STATES[error.code] is TopicState.DRIFTED:
+        error = _explained(error, topic, upstream)
     return Fate(state=STATES[error.code], message=error.message, error=error)
 
 
@@ -122,18 +137,16 @@ def _is_ours(upstream: Draft, topic: Topic, edit: AnyEdit) -> bool:
     return any(upstream.checkout.is_altered(file) for file in _names(topic, upstream, edit))
 
 
-def _placed(error: PatchError, where: str, draft: Draft, edit: AnyEdit) -> PatchError:
-    """Return an error with the place of its edit and, for an anchor that is gone, where it may be."""
+def _explained(error: EditError, topic: Topic, upstream: Draft) -> PatchError:
+    """Return the error of an edit that has drifted with where its anchor may be now, and what took it away."""
+    from sglforge.patches.trace import last_change
+
     context = dict(error.context)
-    anchor = edit.anchor if isinstance(edit, PythonEdit) else None
+    anchor = error.edit.anchor if isinstance(error.edit, PythonEdit) else None
     if error.code == "patch-drifted" and anchor:
-        elsewhere = draft.checkout.defining(anchor.rpartition(".")[2])
+        elsewhere = upstream.checkout.defining(anchor.rpartition(".")[2])
         if elsewhere:
             context["defined in"] = ", ".join(elsewhere)
-    return PatchError(
-        code=error.code, message=error.message, where=error.where or where, hint=error.hint, context=context
-    )
-
-
-def _with(error: PatchError, message: str) -> PatchError:
-    return PatchError(code=error.code, message=message, where=error.where, hint=error.hint, context=error.context)
+    if commit := last_change(upstream, topic, error.edit):
+        context["last changed by"] = commit
+    return PatchError(code=error.code, message=error.message, where=error.where, hint=error.hint, context=context)

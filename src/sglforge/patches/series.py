@@ -42,6 +42,11 @@ class Series:
         chosen = [topic.identity(version) for topic in self.topics if topic.standing(version) is None]
         return digest([FORMAT, self.package, chosen])
 
+    def remarks(self, version: str) -> tuple[Finding, ...]:
+        """Return what people should know about the topics that are not applied to an upstream version."""
+        fates = [(topic, topic.standing(version)) for topic in self.topics]
+        return tuple(finding for topic, fate in fates for finding in _findings(self, topic, fate))
+
     def named(self, name: str) -> Topic:
         """Return one topic.
 
@@ -93,9 +98,12 @@ def load_series(root: Path, package: str) -> Series | None:
     return Series(package=package, topics=tuple(topics)) if topics else None
 
 
-def apply_series(series: Series, tree: Path, *, version: str, topic: str | None = None) -> PatchResult:
+def apply_series(
+    series: Series, tree: Path, *, version: str, topic: str | None = None, origin: Path | None = None
+) -> PatchResult:
     """Apply a series, or one topic of it, to a tree of an upstream version, in place.
 
+    ``origin`` is the folder that the tree is a copy of: its git history, if it has one, says what took an anchor away.
     Edits and contracts work in memory. The tree is written when every topic that is for the version applied or is
     upstream already, and is left byte for byte as it was otherwise. Each fault is a finding of the result.
 
@@ -103,7 +111,7 @@ def apply_series(series: Series, tree: Path, *, version: str, topic: str | None 
     ``patch-not-written``.
     """
     topics = (series.named(topic),) if topic else series.topics
-    draft = upstream = Draft(checkout=open_checkout(tree))
+    draft = upstream = Draft(checkout=open_checkout(tree, origin))
     results: list[TopicResult] = []
     findings: list[Finding] = []
     for current in topics:

@@ -71,6 +71,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     remarks = _doctor(selection, console)
     selection.require_buildable()
     planned = plan(request, selection)
+    remarks += _unsupported(planned, console)
     console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
     chosen = _chosen(request, planned)
     wheels = _wheels(chosen, planned, request, record, console)
@@ -203,6 +204,20 @@ def _doctor(selection: Selection, console: Console) -> tuple[Finding, ...]:
     for finding in findings:
         console.finding(finding)
     return findings
+
+
+def _unsupported(planned: Planned, console: Console) -> tuple[Finding, ...]:
+    """Return a warning for each patch topic that a locked version needs and that is not written for it."""
+    found = tuple(
+        finding
+        for step in planned.plan.steps
+        if step.locked and (series := planned.series.get(step.package))
+        for finding in series.remarks(step.locked.version)
+        if finding.severity is Severity.WARNING
+    )
+    for finding in found:
+        console.finding(finding)
+    return found
 
 
 def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:

@@ -259,7 +259,7 @@ def _patch_copy(request: Request, tree: Path, copy: Path, topic: str | None) -> 
             hint="name the package with --package",
         )
     copy_folder(tree, copy)
-    return apply_series(series, copy, version=tree_version(tree), topic=topic)
+    return apply_series(series, copy, version=tree_version(tree), topic=topic, origin=tree)
 
 
 def _package(request: Request) -> str:

@@ -81,6 +81,8 @@ def test_a_version_that_is_not_supported_is_a_warning(bench: Bench) -> None:
     (finding,) = result.findings
     assert (finding.code, finding.severity) == ("patch-unsupported", Severity.WARNING)
     assert "the hook is gone" in finding.message
+    assert bench.load().remarks("2.0") == (finding,)
+    assert bench.load().remarks("1.0") == ()
     assert result.require()
     assert written(bench) == WORKER + "y = 1\n"
 
