@@ -1,6 +1,30 @@
-"""``python -m sglforge``."""
+"""The process ``sglforge``: ready for Ctrl-C before anything else is loaded."""
 
-from sglforge.cli import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        from sglforge import cli
+
+        code = cli.run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = _interrupted()
+    sys.exit(code)
+
+
+def _interrupted() -> int:
+    """Say that the run was interrupted where `cli.run` could not; a second Ctrl-C is not wanted here."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from sglforge import cli
+
+    return cli.interrupted(sys.argv[1:])
+
 
 if __name__ == "__main__":
     main()

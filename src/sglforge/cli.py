@@ -31,11 +31,6 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(code="usage", message=message, hint=f"{self.prog} --help")
 
 
-def main() -> NoReturn:
-    """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(argv: Sequence[str]) -> int:
     """Run one verb and return its exit code; no exception leaves but a bug's, which is recorded first."""
     signal.signal(signal.SIGTERM, _interrupt)
@@ -63,6 +58,11 @@ def run(argv: Sequence[str]) -> int:
     elif outcome.text:
         sys.stdout.write(outcome.text.rstrip("\n") + "\n")
     return outcome.exit_code
+
+
+def interrupted(argv: Sequence[str]) -> int:
+    """Report that a run was interrupted and return its exit code."""
+    return _interrupted(consoles.for_terminal(_verbosity(argv)), wants_json="--json" in argv)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

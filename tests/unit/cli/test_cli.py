@@ -166,3 +166,34 @@ def test_an_interrupted_verb_still_prints_one_document(number: signal.Signals, m
         signal.signal(signal.SIGTERM, before)
     document = json.loads(out.getvalue())
     assert [finding["code"] for finding in document["findings"]] == ["run-interrupted"]
+
+
+@pytest.mark.parametrize("module", ["argparse", "sglforge.errors", "platformdirs"])
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(module: str, tmp_path: Path) -> None:
+    program = f"""
+import os, signal, sys
+
+class Interrupting:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(cls)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting)
+sys.argv = ["sglforge", "plan", "--json", "--target", "cpu"]
+from sglforge.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={name: value for name, value in os.environ.items() if name != "SGLFORGE_HOME"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "[run-interrupted]" in done.stderr
+    assert codes(done) == ["run-interrupted"]
