@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from benchmarks.measure import BenchError
 
 from sglforge.base.console import Console, Verbosity, for_terminal
+from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.pipeline.request import Request
 from sglforge.pipeline.select import Planned, plan, select
@@ -58,9 +58,8 @@ class Setting:
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """Yield a folder on the workspace's file system that is removed at the end."""
-        self.workspace.scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.workspace.scratch, prefix="bench-") as name:
-            yield Path(name)
+        with working_folder(self.workspace, "bench") as folder:
+            yield folder
 
 
 def program(name: str) -> Path:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
-
-from sglforge.base.files import remove
-
-ABANDONED_AFTER_S = 48 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +68,3 @@ def locate(explicit: Path | None) -> Workspace:
     import platformdirs
 
     return Workspace(root=platformdirs.user_data_path("sglforge"))
-
-
-def sweep_scratch(workspace: Workspace, *, older_than_s: float = ABANDONED_AFTER_S) -> tuple[Path, ...]:
-    """Remove working folders that a killed run left behind and return them; one of a run that lives is younger."""
-    swept = []
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for path in sorted(workspace.scratch.iterdir()):
-            if time.time() - path.lstat().st_mtime > older_than_s:
-                remove(path)
-                swept.append(path)
-    return tuple(swept)

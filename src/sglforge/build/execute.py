@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,11 +14,12 @@ import sglforge
 from sglforge.artifacts.pack import pack
 from sglforge.artifacts.provenance import SourceKind, document, summary
 from sglforge.artifacts.wheel import check_wheel
-from sglforge.base.files import remove, sha256_file
+from sglforge.base.files import sha256_file
 from sglforge.base.ids import Sha256, TreeId
 from sglforge.base.proc import Runner
 from sglforge.base.proc import run as run_process
 from sglforge.base.runrecord import RunRecord
+from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.pep517 import Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, publish
@@ -93,7 +92,9 @@ def execute(
     if stored := lookup(workspace, step.key):
         return stored
     started, clock = datetime.now(tz=UTC), time.monotonic()
-    with _disk_faults(workspace), _scratch(workspace, step, record, keep=keep) as scratch:
+    with _disk_faults(workspace), working_folder(workspace, step.package, keep=keep) as scratch:
+        if keep:
+            record.event("build-kept", package=step.package, folder=str(scratch))
         with _phase(record, step, "unpack"):
             source = _bring(step, catalog_root, archive, scratch / "source")
         with _phase(record, step, "patch"):
@@ -222,20 +223,6 @@ def _phase(record: RunRecord, step: Step, name: str) -> Iterator[None]:
     finally:
         seconds = round(time.monotonic() - clock, 3)
         record.event("build-phase", package=step.package, phase=name, outcome=outcome, seconds=seconds)
-
-
-@contextlib.contextmanager
-def _scratch(workspace: Workspace, step: Step, record: RunRecord, *, keep: bool) -> Iterator[Path]:
-    """Make a working folder that is gone afterwards, however the step ends."""
-    folder = workspace.scratch / f"{step.package}-{os.getpid()}-{secrets.token_hex(4)}"
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        if keep:
-            record.event("build-kept", package=step.package, folder=str(folder))
-        else:
-            remove(folder)
 
 
 @contextlib.contextmanager

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sglforge
-from sglforge.base import runrecord
+from sglforge.base import runrecord, scratch
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
-from sglforge.base.workspace import sweep_scratch
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.errors import (
@@ -42,7 +41,7 @@ def build(request: Request, console: Console) -> Outcome:
     start = time.monotonic()
     selection = select(request, console)
     record = runrecord.start(request.workspace.runs)
-    sweep_scratch(request.workspace)
+    scratch.sweep(request.workspace)
     document: dict[str, object] = {
         "schema": 1,
         "verb": "build",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from sglforge import plan as plans
 from sglforge.base import files, runrecord
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
-from sglforge.base.workspace import Workspace
+from sglforge.base.scratch import working_folder
 from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump_lock, lock_path
 from sglforge.config.model import GitSource, SdistSource, WheelSource
 from sglforge.errors import ConfigError, Finding, LockError, PatchError, Severity, verdict_of
@@ -46,7 +44,7 @@ def lock(request: Request, console: Console) -> Outcome:
     sources: dict[str, LockedSource] = {}
     build_requires: dict[str, list[LockedRequirement]] = {}
     findings: list[Finding] = []
-    with scratch(request.workspace) as folder:
+    with working_folder(request.workspace, "lock") as folder:
         for name in plans.packages(selection.stack, selection.target):
             source = selection.stack.packages[name].source
             if isinstance(source, GitSource):
@@ -161,7 +159,7 @@ def fetch(request: Request, console: Console) -> Outcome:
 def patch(request: Request, console: Console) -> Outcome:
     """Apply patch series to the stack's sources, or to a copy of a tree, and check their contracts."""
     topic = request.option("topic", str)
-    with scratch(request.workspace) as folder:
+    with working_folder(request.workspace, "patch") as folder:
         if tree := request.option("tree", Path):
             results = {_package(request): _patch_copy(request, tree, folder / "tree", topic)}
         else:
@@ -214,14 +212,6 @@ def bring(
         )
         shown.say(f"{archive.path.name}, {archive.path.stat().st_size / 1e6:.1f} MB")
     return archive
-
-
-@contextmanager
-def scratch(workspace: Workspace) -> Iterator[Path]:
-    """Yield a working folder that is removed at the end."""
-    workspace.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=workspace.scratch) as name:
-        yield Path(name)
 
 
 def _patch_sources(request: Request, console: Console, folder: Path, topic: str | None) -> dict[str, PatchResult]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from sglforge.base import proc
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Runner
+from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedRequirement, LockedTorch
 from sglforge.provision.progress import Progress, silent
@@ -39,9 +39,7 @@ def download_requirements(
     require_fitting_files(requirements, interpreter.minor)
     if not requirements:
         return
-    workspace.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=workspace.scratch, prefix="prefetch-") as name:
-        folder = Path(name)
+    with working_folder(workspace, "prefetch") as folder:
         install_requirements(
             requirements,
             ["--python", interpreter.path, "--target", folder / "dropped"],
@@ -79,7 +77,6 @@ def download_torch(
     )
     if wheel:
         return torch_receipt(pin, wheel)
-    workspace.scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=workspace.scratch, prefix="prefetch-") as name:
-        into: list[str | Path] = ["--python", interpreter.path, "--target", Path(name, "dropped")]
-        return install_torch_by_uv(pin, interpreter.minor, into, folder=Path(name), uv=uv, log=log)
+    with working_folder(workspace, "prefetch") as folder:
+        into: list[str | Path] = ["--python", interpreter.path, "--target", folder / "dropped"]
+        return install_torch_by_uv(pin, interpreter.minor, into, folder=folder, uv=uv, log=log)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from sglforge.base.download import download, local_path, redact
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import ProcessError
+from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedTorch
 from sglforge.errors import FetchError, InstallError
@@ -188,9 +188,8 @@ def _brought(
         path = workspace.sources / candidate.sha256 / candidate.name
         found = fetched(path)
     else:
-        workspace.scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=workspace.scratch, prefix="torch-") as folder:
-            draft = Path(folder, candidate.name)
+        with working_folder(workspace, "torch") as folder:
+            draft = folder / candidate.name
             found = fetched(draft)
             path = workspace.sources / found / candidate.name
             path.parent.mkdir(parents=True, exist_ok=True)
