@@ -13,6 +13,7 @@ from sglforge.config.model import PackageRecipe, Source, Stack, Target
 from sglforge.errors import LockError
 
 KEY_FORMAT = 1
+DAMAGED = "its wheel in the store is damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class Known:
 
     ``sources`` holds the sha256 of each package's archive or source folder, ``series`` the digests of patch
     series, ``previous`` the key parts of the last build, all by package; ``toolchain`` the fingerprint's parts by
-    name, ``stored`` the keys in the store.
+    name, ``stored`` the keys in the store, ``damaged`` those of them whose wheel cannot be used.
     """
 
     toolchain: Mapping[str, str]
@@ -64,6 +65,7 @@ class Known:
     series: Mapping[str, Sha256]
     stored: Collection[BuildKey]
     previous: Mapping[str, Mapping[str, str]]
+    damaged: Collection[BuildKey] = ()
 
 
 def make(
@@ -129,7 +131,7 @@ def _step(
         **{f"toolchain.{name}": known.toolchain[name] for name in recipe.toolchain},
     }
     key = BuildKey(digest(parts))
-    hit = key in known.stored
+    hit = key in known.stored and key not in known.damaged
     return Step(
         package=package,
         recipe=recipe,
@@ -140,7 +142,7 @@ def _step(
         key_parts=parts,
         local_version=f"{target.name}.t{source_digest[:8]}" + (f".p{series[:8]}" if series else ""),
         state="hit" if hit else "miss",
-        why=_why(hit=hit, parts=parts, previous=known.previous.get(package)),
+        why=DAMAGED if key in known.damaged else _why(hit=hit, parts=parts, previous=known.previous.get(package)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,20 @@ def keys(workspace: Workspace) -> frozenset[BuildKey]:
     return frozenset(stored.key for stored in _all(workspace))
 
 
+def damaged_keys(workspace: Workspace) -> frozenset[BuildKey]:
+    """Return the keys of entries that :func:`lookup` does not accept."""
+    if not workspace.store.is_dir():
+        return frozenset()
+    present = {BuildKey(folder.name) for folder in workspace.store.iterdir() if not folder.name.startswith(".")}
+    return frozenset(present - keys(workspace))
+
+
+def discard(workspace: Workspace, key: BuildKey) -> None:
+    """Remove an entry, so that it is built again."""
+    with _locked(workspace, key):
+        remove(workspace.store / key)
+
+
 def latest_key_parts(workspace: Workspace) -> dict[str, Mapping[str, str]]:
     """Return what the newest wheel of each package was built from, part by part: what a plan compares with."""
     oldest_first = sorted(_all(workspace), key=lambda stored: str(stored.provenance.get("started", "")))
@@ -69,10 +84,7 @@ def publish(workspace: Workspace, key: BuildKey, wheel: Path, provenance: Mappin
         wheel: The wheel, on the same file system; it is moved.
         provenance: The document; its ``wheel`` has the name, size and sha256 of the wheel.
     """
-    from filelock import FileLock
-
-    workspace.locks.mkdir(parents=True, exist_ok=True)
-    with FileLock(workspace.locks / f"store-{key}.lock"):
+    with _locked(workspace, key):
         stored = lookup(workspace, key)
         if stored is None:
             remove(workspace.store / key)
@@ -83,6 +95,13 @@ def publish(workspace: Workspace, key: BuildKey, wheel: Path, provenance: Mappin
     if stored is None:
         raise AssertionError(f"{key} was published with a provenance that does not describe it")
     return stored
+
+
+def _locked(workspace: Workspace, key: BuildKey) -> AbstractContextManager[object]:
+    from filelock import FileLock
+
+    workspace.locks.mkdir(parents=True, exist_ok=True)
+    return FileLock(workspace.locks / f"store-{key}.lock")
 
 
 def _all(workspace: Workspace) -> Iterator[StoredWheel]:
@@ -103,6 +122,6 @@ def verify(stored: StoredWheel) -> tuple[Finding, ...]:
             subject=stored.path.name,
             message="the wheel in the store is not the one that was built",
             where=str(stored.path),
-            hint=f"rm -r {stored.path.parent} && nox -s build",
+            hint="nox -s build",
         ),
     )

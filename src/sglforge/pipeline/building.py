@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import sglforge
@@ -28,7 +29,7 @@ from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Planned, Selection, plan, select
-from sglforge.plan import Step
+from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
 from sglforge.provision import verify as verifying
 from sglforge.provision.receipt import Environment
@@ -73,6 +74,9 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     remarks += _unsupported(planned, console)
     console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
     chosen = _chosen(request, planned)
+    current = None if request.words("packages") else _current(planned, request)
+    if not current:
+        chosen = tuple(_looked_at(step, request) for step in chosen)
     wheels = _wheels(chosen, planned, request, record, console)
     steps = [
         {
@@ -94,7 +98,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     }
     if request.words("packages"):
         return Outcome(document=document, text="\n".join(str(wheel.path) for wheel in wheels))
-    environment = _install(planned, wheels, request, record, console)
+    environment = _install(planned, wheels, request, record, console, current=current)
     document["environment"] = _environment(environment)
     profile = serving.default_profile(selection)
     proof = stored.read(request.workspace, serving.proof_key(request, selection, profile, environment))
@@ -265,6 +269,19 @@ def _wheels(
     return wheels
 
 
+def _current(planned: Planned, request: Request, *, check: installs.Check = verifying.quick) -> Environment | None:
+    folder = request.workspace.environments / planned.plan.environment_key
+    return installs.current_environment(folder, planned.selection.environment_name, check=check)
+
+
+def _looked_at(step: Step, request: Request) -> Step:
+    """Return a step as one to build when its wheel in the store is not the one that was built, which is dropped."""
+    if step.state == "hit" and (found := store.lookup(request.workspace, step.key)) and store.verify(found):
+        store.discard(request.workspace, step.key)
+        return replace(step, state="miss", why=DAMAGED)
+    return step
+
+
 def _install(
     planned: Planned,
     wheels: Sequence[StoredWheel],
@@ -272,17 +289,21 @@ def _install(
     record: RunRecord,
     console: Console,
     *,
-    check: installs.Check = verifying.quick,
+    current: Environment | None = None,
+    check: installs.Check | None = None,
 ) -> Environment:
+    """Return the current environment, or the one that ``check`` finds unchanged, else make it."""
     name = planned.selection.environment_name
-    folder = request.workspace.environments / planned.plan.environment_key
     with console.step(f"install {name}") as step:
-        if current := installs.current_environment(folder, name, check=check):
+        if current or (check and (current := _current(planned, request, check=check))):
             step.say("unchanged")
             return current
         if damaged := [finding for wheel in wheels for finding in store.verify(wheel)]:
             raise InstallError(
-                code=damaged[0].code, message=damaged[0].message, where=damaged[0].where, findings=tuple(damaged)
+                code=damaged[0].code,
+                message=damaged[0].message,
+                where=damaged[0].where,
+                findings=tuple(replace(finding, hint=request.command("build")) for finding in damaged),
             )
         environment = installs.install(
             planned.plan,
@@ -294,7 +315,7 @@ def _install(
             offline=request.offline,
             log=record.log("environment", "install"),
             progress=step.progress,
-            check=check,
+            check=check or verifying.quick,
         )
         count = len(environment.receipt.requirements)
         step.say(f"torch {environment.receipt.torch.version} and {count} distributions")

@@ -137,6 +137,7 @@ def plan(request: Request, selection: Selection) -> Planned:
             name: found.digest(locked.version) for name, found in series.items() if (locked := lock.sources.get(name))
         },
         stored=store.keys(request.workspace),
+        damaged=store.damaged_keys(request.workspace),
         previous=store.latest_key_parts(request.workspace),
     )
     made = plans.make(

@@ -11,7 +11,7 @@ import pytest
 from sglforge.base.files import sha256_file
 from sglforge.base.ids import BuildKey
 from sglforge.base.workspace import Workspace
-from sglforge.build.store import StoredWheel, keys, latest_key_parts, lookup, publish, verify
+from sglforge.build.store import StoredWheel, damaged_keys, discard, keys, latest_key_parts, lookup, publish, verify
 
 KEY = BuildKey("a1" * 32)
 
@@ -76,8 +76,20 @@ def test_what_is_damaged_counts_as_absent_and_is_replaced(harm: str, workspace: 
         case _:
             provenance.write_text("[]")
     assert lookup(workspace, KEY) is None
+    assert keys(workspace) == frozenset()
+    assert damaged_keys(workspace) == {KEY}
     assert put(workspace, tmp_path / "new").path.read_bytes() == b"wheel"
     assert lookup(workspace, KEY) is not None
+    assert keys(workspace) == {KEY}
+    assert damaged_keys(workspace) == frozenset()
+
+
+def test_what_is_discarded_is_built_again(workspace: Workspace, tmp_path: Path) -> None:
+    assert damaged_keys(workspace) == frozenset()
+    put(workspace, tmp_path / "new")
+    discard(workspace, KEY)
+    assert keys(workspace) == damaged_keys(workspace) == frozenset()
+    discard(workspace, KEY)
 
 
 def test_a_changed_wheel_is_found_by_verify(workspace: Workspace, tmp_path: Path) -> None:

@@ -163,6 +163,9 @@ def test_hit_and_miss_say_why() -> None:
     assert [step.why for step in first.steps] == ["never built here", "never built here"]
     moved = replace(KNOWN, sources={"kernels": Sha256("e" * 64)}, previous={"kernels": first.steps[1].key_parts})
     assert make(known=moved).steps[1].why == "changed since the last build: source"
+    for known in (KNOWN, replace(KNOWN, stored=stored)):
+        step = make(known=replace(known, damaged=stored)).steps[0]
+        assert (step.state, step.why) == ("miss", "its wheel in the store is damaged")
 
 
 def test_the_label_of_a_wheel_names_target_source_and_patches() -> None:
