@@ -50,9 +50,9 @@ def run(argv: Sequence[str]) -> int:
     except OSError as error:
         if error.errno in _MACHINE_FAULTS:
             return _failed(_machine_fault(error), console, wants_json=wants_json)
-        return _bug(error, console, wants_json=wants_json)
+        return _bug(error, console, argv)
     except Exception as error:  # noqa: BLE001 - the last net: a bug of ours must not print a traceback
-        return _bug(error, console, wants_json=wants_json)
+        return _bug(error, console, argv)
     if wants_json:
         _print_json(outcome.document)
     elif outcome.text:
@@ -146,20 +146,29 @@ def _tail(log: Path, lines: int = 20) -> list[str]:
         return []
 
 
-def _bug(error: Exception, console: Console, *, wants_json: bool) -> int:
+def _bug(error: Exception, console: Console, argv: Sequence[str]) -> int:
     finding = {"code": "bug", "severity": "error", "message": f"{type(error).__name__}: {error}"}
     console.error(f"this is a bug of sglforge {__version__}: {finding['message']} [bug]")
     trace = "".join(traceback.format_exception(error))
     try:
-        place = workspace.locate(None).runs / "bug.txt"
+        place = workspace.locate(_given_workspace(argv)).runs / "bug.txt"
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"sglforge {__version__}\nargv: {sys.argv}\n\n{trace}")
+        place.write_text(f"sglforge {__version__}\nargv: {[*argv]}\n\n{trace}")
         console.error(f"  please report it with {place}")
     except OSError:
         console.error(trace)
-    if wants_json:
+    if "--json" in argv:
         _print_json({"schema": 1, "verdict": "unknown", "findings": [finding]})
     return EXIT_BUG
+
+
+def _given_workspace(argv: Sequence[str]) -> Path | None:
+    """Return what ``--workspace`` says, without the parser, which may be what failed."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--workspace" and (value if equals else following):
+            return Path(value if equals else following)
+    return None
 
 
 def _print_json(document: object) -> None:

@@ -197,3 +197,26 @@ main()
     assert "Traceback" not in done.stderr
     assert "[run-interrupted]" in done.stderr
     assert codes(done) == ["run-interrupted"]
+
+
+@pytest.mark.parametrize("form", ["--workspace={}", "--workspace {}"])
+def test_a_bug_is_recorded_in_the_workspace_that_was_named(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_name: str) -> pipeline.Verb:
+        raise ZeroDivisionError("toy")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(pipeline, "verb", broken)
+    monkeypatch.setenv("SGLFORGE_HOME", str(tmp_path / "another"))
+    try:
+        assert cli.run(["plan", "--json", *form.format(tmp_path / "here").split()]) == 70
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    out, talk = capsys.readouterr()
+    assert [finding["code"] for finding in json.loads(out)["findings"]] == ["bug"]
+    record = tmp_path / "here" / "runs" / "bug.txt"
+    assert str(record) in talk
+    assert "ZeroDivisionError: toy" in record.read_text()
+    assert "Traceback" not in talk
+    assert not (tmp_path / "another").exists()
