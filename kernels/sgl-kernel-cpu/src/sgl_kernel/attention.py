@@ -98,7 +98,7 @@ def decode_attention_cpu(
         ValueError: when shapes do not fit.
     """
     batch = seq_lens.numel()
-    _check_heads(query, k_cache, v_cache, output)
+    check_heads(query, k_cache, v_cache, output)
     require_shape("query", query, (batch, None, None))
     require_shape("req_pool_indices", req_pool_indices, (batch,))
     if key is not None and not is_cross_attn:
@@ -117,7 +117,7 @@ def decode_attention_cpu(
         slots = _slots(req_to_token, request, start, end)
         keys = _read(k_cache, slots, k_scale)
         values = _read(v_cache, slots, v_scale)
-        output[i : i + 1] = _attend(query[i : i + 1], keys, values, None, scoring).to(output.dtype)
+        output[i : i + 1] = attend(query[i : i + 1], keys, values, None, scoring).to(output.dtype)
 
 
 def extend_attention_cpu(
@@ -180,7 +180,7 @@ def extend_attention_cpu(
         ValueError: when shapes do not fit, or for a sliding window without causality.
     """
     batch = seq_lens.numel()
-    _check_heads(q_extend, k_buffer, v_buffer, o_extend)
+    check_heads(q_extend, k_buffer, v_buffer, o_extend)
     for name, tensor in (
         ("req_pool_indices", req_pool_indices),
         ("extend_seq_lens", extend_seq_lens),
@@ -220,7 +220,7 @@ def extend_attention_cpu(
                 tree = tree_mask.reshape(-1)[mask_start : mask_start + new * new].view(new, new).to(torch.bool)
                 mask_start += new * new
             mask = _visible(length - new, new, sliding_window_size, tree)
-        o_extend[own] = _attend(q_extend[own], keys, values, mask, scoring).to(o_extend.dtype)
+        o_extend[own] = attend(q_extend[own], keys, values, mask, scoring).to(o_extend.dtype)
 
 
 def register() -> None:
@@ -231,7 +231,7 @@ def register() -> None:
     _LIBRARY.impl("extend_attention_cpu", extend_attention_cpu, "CPU")
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: Scoring) -> Tensor:
     """Compute softmax attention of one request.
 
     Args:
@@ -306,7 +306,7 @@ def _encoder_lengths(encoder_lens: Tensor | None, batch: int, is_cross_attn: boo
     return lengths
 
 
-def _check_heads(query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> None:
+def check_heads(query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> None:
     """Check that queries, cache and output fit together."""
     require_shape("query", query, (None, None, None))
     tokens, heads, head_dim = query.shape

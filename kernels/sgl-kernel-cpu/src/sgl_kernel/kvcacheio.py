@@ -1,6 +1,6 @@
 """The import name ``sgl_kernel.kvcacheio``, without kernels.
 
-SGLang imports host-offload kernels from here at module top (``srt/mem_cache/pool_host``) even when
+SGLang imports host-offload kernels from here at module top (0.5.23: ``srt/mem_cache/pool_host``) even when
 no host cache is configured.
 """
 

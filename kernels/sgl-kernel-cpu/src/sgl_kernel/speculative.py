@@ -1,6 +1,7 @@
 """The import name ``sgl_kernel.speculative``.
 
-SGLang 0.5.23 takes the NGRAM kernel from here (``kernels/ops/speculative/reconstruct_tree.py``).
+SGLang takes the NGRAM kernel from here (0.5.23: ``kernels/ops/speculative/reconstruct_tree.py``; 0.5.9:
+``srt/speculative/ngram_worker.py``, at module top).
 """
 
 from sgl_kernel.draft_tree import reconstruct_indices_from_tree_mask
