@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -83,8 +85,9 @@ def build_wheel(
         builder = ProjectBuilder(source, python_executable=str(interpreter), runner=call_hook)
         _require(builder.build_system_requires, requires, python_minor, source)
         _make_environment(scratch, requires, python, uv, log)
-        _require(builder.get_requires_for_build("wheel"), requires, python_minor, source)
-        return Path(builder.build("wheel", out_dir))
+        with _warnings_in(log):
+            _require(builder.get_requires_for_build("wheel"), requires, python_minor, source)
+            return Path(builder.build("wheel", out_dir))
     except BuildBackendException as error:
         raise _backend_failed(error.exception, source, log) from error
     except BuildException as error:
@@ -129,6 +132,19 @@ def _variables(scratch: Path, programs: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH),
     }
+
+
+@contextlib.contextmanager
+def _warnings_in(log: Path) -> Iterator[None]:
+    """Write what a backend warns of into its log; `build` passes it on as warnings of this process."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            if texts := dict.fromkeys(f"warning: {warning.message}\n" for warning in said):
+                with log.open("a", encoding="utf-8") as stream:
+                    stream.writelines(texts)
 
 
 def _require(wanted: set[str], locked: Sequence[LockedRequirement], minor: str, source: Path) -> None:

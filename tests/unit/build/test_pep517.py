@@ -72,6 +72,26 @@ def test_a_backend_with_another_hash_is_not_installed(
         build(copy_of("pure-toy"), toy_backend.model_copy(update={"files": [file]}))
 
 
+def test_what_a_backend_warns_of_is_in_its_log_and_nowhere_else(
+    build: Build, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = """
+        import pathlib, warnings
+
+        def get_requires_for_build_wheel(config_settings=None):
+            warnings.warn("an old key")
+            return []
+
+        def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+            warnings.warn("an old key")
+            pathlib.Path(wheel_directory, "odd-1-py3-none-any.whl").touch()
+            return "odd-1-py3-none-any.whl"
+    """
+    assert build(project(tmp_path / "odd", backend)).is_file()
+    assert (tmp_path / "build.log").read_text().count("warning: an old key\n") == 1
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("version", [None, "0.9"])
 def test_what_the_lock_does_not_pin_is_named_before_anything_is_built(
     version: str | None, build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement
