@@ -109,11 +109,12 @@ def models(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def integration(session: nox.Session) -> None:
-    """Run the tests that build, install and serve for real (minutes; needs the package registries)."""
+    """Run the tests that build, install and serve for real (minutes; -- -m integration adds the nightly ones)."""
     _install(session, "--group", "tests", "-e", ".")
     session.run(
-        "pytest", "-m", "integration", *OTHER_TORCH, *session.posargs, interrupt_timeout=30, terminate_timeout=10
-    )
+        "pytest", "-m", "integration and not nightly", *OTHER_TORCH, *session.posargs,
+        interrupt_timeout=30, terminate_timeout=10,
+    )  # fmt: skip
 
 
 @nox.session(default=False)

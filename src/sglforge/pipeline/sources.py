@@ -53,7 +53,8 @@ def lock(request: Request, console: Console) -> Outcome:
                 with console.step(f"pin {name}") as step:
                     sources[name] = pin(source, minors, locations)
                     step.say(f"{source.project} {source.version}, {len(sources[name].files)} files")
-            if requires := selection.catalog.packages[name].build_requires:
+            requires = selection.catalog.packages[name].build_requires
+            if requires and source.method == "pep517":
                 with console.step(f"resolve build of {name}"):
                     build_requires[name] = resolve_build(requires, minors, uv=uv, scratch=folder)
         pythons = []

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from sglforge.config.load import Catalog, load_catalog
+from sglforge.config.lockfile import read_lock
+from sglforge.plan import Known, make
 
 ROOT = Path(__file__).parents[3]
+LOCKS = sorted((ROOT / "locks").glob("*.lock.toml"))
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +24,8 @@ def shipped() -> Catalog:
 
 def test_it_loads_whole(shipped: Catalog) -> None:
     assert set(shipped.targets) >= {"cpu", "sm120"}
-    assert set(shipped.stacks) >= {"main", "release-0.5.23"}
-    assert set(shipped.profiles) >= {"tiny-cpu"}
+    assert set(shipped.stacks) >= {"main", "release-0.5.9", "release-0.5.10.post1", "release-0.5.23"}
+    assert set(shipped.profiles) >= {"tiny-cpu", "tiny-cpu-triton"}
 
 
 def test_the_default_stack_of_each_target_has_an_environment_for_it(shipped: Catalog) -> None:
@@ -38,9 +42,34 @@ def test_a_target_that_waits_says_for_what(shipped: Catalog) -> None:
     assert "SM120 on CUDA 13" in (shipped.target("sm120").waits_for or "")
 
 
-def test_sglang_is_a_repacked_wheel_in_the_release_and_source_on_main(shipped: Catalog) -> None:
-    assert shipped.stack("release-0.5.23").packages["sglang"].source.method == "repack"
-    assert shipped.stack("main").packages["sglang"].source.method == "pep517"
+def test_sglang_is_built_from_source_where_upstream_publishes_any(shipped: Catalog) -> None:
+    methods = {name: stack.packages["sglang"].source.method for name, stack in shipped.stacks.items()}
+    assert methods["release-0.5.23"] == "repack"
+    assert methods["release-0.5.9"] == methods["release-0.5.10.post1"] == methods["main"] == "pep517"
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name.removesuffix(".lock.toml"))
+def test_a_shipped_lock_is_what_its_stack_asks_for(shipped: Catalog, path: Path) -> None:
+    lock = read_lock(path)
+    stack, target = shipped.stack(lock.stack), shipped.target(lock.target)
+    environment = stack.environments[target.name]
+    assert [python.minor for python in lock.pythons] == environment.pythons
+    for python in lock.pythons:
+        assert (python.torch.version, python.torch.variant) == (environment.torch.version, environment.torch.variant)
+        pinned = {requirement.name: requirement.version for requirement in python.requirements}
+        for requirement in map(Requirement, environment.requirements):
+            assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+    known = Known(
+        toolchain=dict.fromkeys(("python-abi", "glibc", "host-compiler", "nvcc", "torch"), "any"),
+        sources={},
+        series={},
+        stored=(),
+        previous={},
+    )
+    plan = make(stack=stack, target=target, recipes=shipped.packages, lock=lock, python=lock.pythons[0], known=known)
+    for step in plan.steps:
+        if step.source.kind != "git":
+            assert bool(step.build_requires) == (step.source.method == "pep517"), step.package
 
 
 def test_build_requirements_match_the_kernels_own_backend(shipped: Catalog) -> None:
