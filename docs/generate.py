@@ -15,6 +15,7 @@ from pathlib import Path
 from sglforge.base.files import write_text
 from sglforge.config.schema import schema_text
 from sglforge.config.schema import schemas as config_schemas
+from sglforge.launch.schema import schemas as launch_schemas
 from sglforge.patches.schema import schemas as patch_schemas
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +42,7 @@ def main() -> int:
 def generated() -> Mapping[Path, str]:
     """Return every generated file with its text."""
     folder = ROOT / "docs" / "reference"
-    schemas = {**config_schemas(), **patch_schemas()}
+    schemas = {**config_schemas(), **launch_schemas(), **patch_schemas()}
     return {
         **{folder / "schema" / f"{kind}.schema.json": schema_text(schema) for kind, schema in schemas.items()},
         folder / "errors.md": error_list(),

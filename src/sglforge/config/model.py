@@ -18,6 +18,7 @@ MODULE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GLIBC = r"^2\.[0-9]+$"
 VARIANT = r"^[a-z0-9]+$"
 CAPABILITY = r"^[0-9]+\.[0-9]$"
+LINE = r"^[^\x00-\x1f\x7f]+$"
 FOLDER = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
 QUALIFIED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.(?:<locals>\.)?[A-Za-z_][A-Za-z0-9_]*)*$"
 DOTTED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*$"
@@ -33,6 +34,7 @@ PATTERNS = {
     CAPABILITY: "a compute capability such as 12.0",
     QUALIFIED_NAME: "a qualified name such as Worker.__init__ or outer.<locals>.inner",
     DOTTED_NAME: "a dotted name such as self.draft_worker",
+    LINE: "one line of text",
     FOLDER: "a relative path whose parts begin with a letter, a digit or _",
 }
 """What each pattern means, in a person's words."""
@@ -263,6 +265,10 @@ class Profile(FileModel):
         Field(description="server options without dashes; true is a bare option, false leaves it out"),
     ] = {}
     environment: Annotated[dict[str, str], Field(description="environment variables of the server")] = {}
+    overridden_rules: Annotated[
+        dict[Name, Annotated[str, Field(pattern=LINE)]],
+        Field(description="rules of the target that this profile does not keep to, each with its reason"),
+    ] = {}
     speculation: Annotated[Speculation | None, Field(description="speculative decoding; left out: none")] = None
     start_timeout_s: Annotated[float, Field(description="longest wait until the server is ready, in seconds", gt=0)] = (
         600.0

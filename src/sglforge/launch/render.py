@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from sglforge.base.ids import Sha256
 from sglforge.config.model import Profile
 from sglforge.launch.options import server_options
+from sglforge.launch.rules import load_rules
+from sglforge.launch.ruling import HeldRule, hold_to
 from sglforge.launch.values import printable, variables
 from sglforge.provision.receipt import RECEIPT
 
@@ -50,15 +52,26 @@ class ServingEnvironment(Protocol):
     def receipt_sha256(self) -> Sha256:
         """The hash of the receipt: what the environment was when the script was rendered."""
 
+    @property
+    def sglang_version(self) -> str | None:
+        """The version of its SGLang, as upstream counts."""
+
+
+class Comment(str):
+    """A line of a comment: printed as it is, not quoted; it holds no line break."""
+
+    __slots__ = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchScript:
-    """A rendered script; ``argv`` and ``env`` are what it ends up running, for those who judge it."""
+    """A rendered script; ``argv``, ``env`` and ``rules`` say what it ends up running, for those who judge it."""
 
     name: str
     text: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    rules: tuple[HeldRule, ...] = ()
 
 
 def render_bash(
@@ -71,15 +84,20 @@ def render_bash(
 ) -> LaunchScript:
     """Return the launch script of a profile: every value quoted, ``exec`` at the end, in the foreground.
 
+    The rules of the profile's target that hold for the installed SGLang are applied and written down in it.
+
     Args:
         profile: What to launch.
         environment: Where SGLang is installed; the script refuses to start when its receipt has changed.
-        catalog_root: The folder with ``templates/``, and the one that ``catalog:`` values are relative to.
+        catalog_root: The folder with ``templates/`` and ``recipes/``, and what ``catalog:`` values are relative to.
         port: The port to listen on; None takes the profile's.
         speculation: False leaves out everything speculative.
 
-    Raises RenderError for what cannot be rendered (see `server_options` and `variables`).
+    Raises RenderError for what cannot be rendered (see `server_options`, `variables` and `hold_to`) and ConfigError
+    for rules that cannot be read.
     """
+    ruling = hold_to(load_rules(catalog_root, profile.target), profile, environment.sglang_version)
+    profile = ruling.profile
     options = server_options(profile, catalog_root=catalog_root, port=port, speculation=speculation)
     # Output must reach the log when it is written, not when a buffer is full; the profile may say otherwise.
     env = {"PYTHONUNBUFFERED": "1", **variables(profile.environment)}
@@ -89,6 +107,7 @@ def render_bash(
     for word in (profile.name, environment.name, str(environment.path), *argv):
         printable(word, "launch script")
     text = _template(catalog_root).render(
+        comments=[Comment(line) for line in ruling.comments()],
         profile=profile.name,
         environment=environment.name,
         python=str(environment.python),
@@ -104,7 +123,7 @@ def render_bash(
         **{f"exit_{status.name.lower()}": status.value for status in ScriptExit},
     )
     suffix = "" if speculation or profile.speculation is None else "-control"
-    return LaunchScript(name=f"{profile.name}{suffix}.sh", text=text, argv=argv, env=env)
+    return LaunchScript(name=f"{profile.name}{suffix}.sh", text=text, argv=argv, env=env, rules=ruling.held)
 
 
 def _template(catalog_root: Path) -> Template:
@@ -127,6 +146,8 @@ def _quoted(value: object) -> object:
 
     if isinstance(value, Undefined):
         return value  # StrictUndefined raises with the name when it is printed
+    if isinstance(value, Comment):
+        return printable(value, "comment").replace("\n", " ")
     if isinstance(value, list):
         return " ".join(shlex.quote(str(item)) for item in value)
     return shlex.quote(str(value))

@@ -45,6 +45,7 @@ def render(request: Request, console: Console) -> Outcome:
         "script": script.text,
         "argv": list(script.argv),
         "environment": dict(script.env),
+        "rules": [rule.to_json() for rule in script.rules],
     }
     return Outcome(document=document, text=text)
 

@@ -147,6 +147,12 @@ class Environment:
         """Where its distributions are."""
         return self.path / self.receipt.site_packages
 
+    @property
+    def sglang_version(self) -> str | None:
+        """The version of the SGLang that was built into it, as upstream counts; None when there is none."""
+        versions = [built.version for built in self.receipt.built if built.name == "sglang"]
+        return versions[0].partition("+")[0] if versions else None
+
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
     """Write the receipt of an environment; from here on it counts."""

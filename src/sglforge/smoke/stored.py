@@ -13,6 +13,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.model import Profile
 from sglforge.launch.options import server_options
 from sglforge.launch.render import TEMPLATE
+from sglforge.launch.rules import rules_path
 from sglforge.smoke.verdict import SmokeReport
 
 
@@ -29,17 +30,19 @@ class Proof:
 
 
 def key(profile: Profile, *, receipt_sha256: str, catalog_root: Path, host: Mapping[str, str]) -> str:
-    """Return what a verdict holds for: environment, profile, launch template, model files, machine."""
+    """Return what a verdict holds for: environment, profile, launch rules and template, model files, machine."""
     models = {
         str(path.relative_to(folder)): sha256_file(path)
         for folder in server_options(profile, catalog_root=catalog_root).model_folders
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+    rules = rules_path(catalog_root, profile.target)
     return digest(
         {
             "receipt": receipt_sha256,
             "profile": profile.model_dump(mode="json"),
+            "rules": sha256_file(rules) if rules.is_file() else None,
             "template": sha256_file(catalog_root / "templates" / TEMPLATE),
             "models": models,
             "host": dict(host),

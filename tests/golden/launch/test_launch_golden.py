@@ -33,9 +33,11 @@ class FakeEnvironment:
     name: str = "release-0.5.23.cpu"
     python: Path = Path("/srv/sglforge/environments/0123456789ab/venv/bin/python")
     receipt_sha256: Sha256
+    sglang_version: str | None = "0.5.23"
 
 
 ENVIRONMENT = FakeEnvironment(receipt_sha256=Sha256("0123456789abcdef" * 4))
+OLD_SGLANG = FakeEnvironment(receipt_sha256=ENVIRONMENT.receipt_sha256, sglang_version="0.5.9")
 PROFILES = {
     "plain": Profile(name="plain", description="Only what must be.", target="cpu", model="somebody/something"),
     "speculative": Profile(
@@ -56,6 +58,15 @@ PROFILES = {
         environment={"OMP_NUM_THREADS": "8", "NCCL_P2P_LEVEL": "SYS"},
         speculation=Speculation(algorithm="EAGLE3", draft_model="/srv/models/draft", num_steps=3),
     ),
+    "old-sglang": Profile(
+        name="old-sglang",
+        description="Rules of the target, one of them overridden.",
+        target="sm120",
+        model="/srv/models/big",
+        flags={"tp-size": 8},
+        environment={"NCCL_P2P_LEVEL": "SYS"},
+        overridden_rules={"deepgemm-no-sm120": "its $(id) 'kernels' are `here`"},
+    ),
     "hostile": Profile(
         name="hostile",
         description="$(id)",
@@ -70,7 +81,8 @@ PROFILES = {
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_scripts_are_what_they_were(name: str, snapshot: SnapshotAssertion) -> None:
-    script = render_bash(PROFILES[name], environment=ENVIRONMENT, catalog_root=ROOT)
+    environment = OLD_SGLANG if name == "old-sglang" else ENVIRONMENT
+    script = render_bash(PROFILES[name], environment=environment, catalog_root=ROOT)
     assert script.text == snapshot(extension_class=ShellScript)
 
 

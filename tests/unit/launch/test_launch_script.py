@@ -34,6 +34,7 @@ class FakeEnvironment:
     path: Path
     receipt_sha256: Sha256
     name: str = "fake.cpu"
+    sglang_version: str | None = "0.5.23"
 
     @property
     def python(self) -> Path:

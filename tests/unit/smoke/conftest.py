@@ -29,6 +29,7 @@ SCHEMA = (
 class FakeEnvironment:
     path: Path
     name: str = "fake.cpu"
+    sglang_version: str | None = "0.5.23"
 
     @property
     def python(self) -> Path:

@@ -54,6 +54,7 @@ class FakeEnvironment:
 
     path: Path
     name: str = "fake.cpu"
+    sglang_version: str | None = None
 
     @property
     def python(self) -> Path:

@@ -47,7 +47,7 @@ def report(verdict: ProbeVerdict, tmp_path: Path, *remarks: Finding) -> SmokeRep
     )
 
 
-def test_a_key_covers_receipt_profile_template_models_and_machine(catalog: Path) -> None:
+def test_a_key_covers_receipt_profile_rules_template_models_and_machine(catalog: Path) -> None:
     def key(receipt: str = "r", host: dict[str, str] = HOST, **changes: object) -> str:
         return stored.key(profile(**changes), receipt_sha256=receipt, catalog_root=catalog, host=host)
 
@@ -60,7 +60,13 @@ def test_a_key_covers_receipt_profile_template_models_and_machine(catalog: Path)
     changed_weights = key()
     assert changed_weights != before
     (catalog / "templates" / "launch.sh.j2").write_text("exec x\n")
-    assert key() not in {before, changed_weights}
+    changed_template = key()
+    assert changed_template not in {before, changed_weights}
+    (catalog / "recipes" / "rules").mkdir(parents=True)
+    (catalog / "recipes" / "rules" / "sm120.toml").write_text("other target\n")
+    assert key() == changed_template
+    (catalog / "recipes" / "rules" / "cpu.toml").write_text("rules\n")
+    assert key() not in {before, changed_weights, changed_template}
 
 
 def test_a_pass_is_cited_with_its_age(tmp_path: Path) -> None:

@@ -3,6 +3,12 @@
 # Written by sglforge: change the profile and render again instead of editing this file.
 # Values are literal: whatever looks like an expansion or an escape in one stays text.
 # shellcheck disable=SC1003,SC2016
+# Set by the rules of target sm120 for SGLang 0.5.23:
+#   pcie-ipc-allreduce: SGLANG_ENABLE_PCIE_IPC_ALLREDUCE=1
+#     Without NVLink each all-reduce of a decode step is NCCL's. FlashInfer's PCIe kernels serve bfloat16 on 2, 4 or
+#     8 GPUs; SGLang has them switched off, and leaves what they do not serve with NCCL.
+#     sglang/srt/distributed/device_communicators/pcie_ipc_ar.py; sgl-project/sglang#34528,
+#     flashinfer-ai/flashinfer#4393
 set -euo pipefail
 
 # The names begin with sf_ so that no variable of the caller's environment changes on its way to the server.
@@ -41,6 +47,7 @@ sf_variables=(
   PYTHONUNBUFFERED=1
   OMP_NUM_THREADS=8
   NCCL_P2P_LEVEL=SYS
+  SGLANG_ENABLE_PCIE_IPC_ALLREDUCE=1
 )
 sf_command=(
   /srv/sglforge/environments/0123456789ab/venv/bin/python -P -m sglang.launch_server
@@ -63,7 +70,7 @@ sf_command=(
   printf 'sglforge: starting profile %s in environment %s on %s:%s\n' \
     "$sf_profile" "$sf_environment" "$sf_host" "$sf_port"
   printf 'sglforge: variables:'
-  printf ' %s' PYTHONUNBUFFERED OMP_NUM_THREADS NCCL_P2P_LEVEL
+  printf ' %s' PYTHONUNBUFFERED OMP_NUM_THREADS NCCL_P2P_LEVEL SGLANG_ENABLE_PCIE_IPC_ALLREDUCE
   printf '\nsglforge: command:'
   printf ' %q' "${sf_command[@]}"
   printf '\n'
