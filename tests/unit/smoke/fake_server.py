@@ -51,7 +51,7 @@ class Model:
             self.running += 1
             self.served += 1
             turn = self.served
-        time.sleep(0.05 if ACTIVE == "garbage-together" else 0.003)
+        time.sleep(0.05 if ACTIVE in {"garbage-together", "nan-in-a-batch"} else 0.003)
         together = self.running
         sampling = body["sampling_params"]
         tokens = int(sampling["max_new_tokens"])
@@ -69,7 +69,26 @@ class Model:
         if SPECULATIVE and ACTIVE != "no-speculation":
             steps = len(text) if ACTIVE == "no-acceptance" else max(1, len(text) // 3)
             meta |= {"spec_verify_ct": steps, "spec_num_correct_drafts": len(text) - steps}
+        if body.get("return_logprob") and ACTIVE != "no-logprobs":
+            meta |= self.scored(sent, together, body["top_logprobs_num"])
         return {"text": sent, "output_ids": [ord(letter) for letter in sent], "meta_info": meta}
+
+    def scored(self, text: str, together: int, candidates: int) -> dict[str, Any]:
+        """Return the log-probabilities of a text, one letter a token, with the active fault in them."""
+        rows: list[list[Any]] = []
+        top: list[list[list[Any]]] = []
+        for place, letter in enumerate(text):
+            values: list[float | None] = [-0.25 - number for number in range(candidates)]
+            late, in_a_batch = place >= 150, together > 2 and place == 7
+            if (ACTIVE == "nan-late" and late) or (ACTIVE == "nan-in-a-batch" and in_a_batch):
+                values = [None] * candidates
+            if ACTIVE == "nan-replaced" and late:
+                values = [-5.5] * candidates
+            rows.append([values[0], ord(letter), None])
+            top.append([[value, ord(letter) + number, None] for number, value in enumerate(values)])
+        if ACTIVE == "speculation-without-logprobs" and SPECULATIVE:
+            rows, top = rows[:1], top[:1]
+        return {"output_token_logprobs": rows, "output_top_logprobs": top}
 
     def broken(self, text: str, together: int, turn: int, *, constrained: bool) -> str:
         """Return the text with the active fault in it."""
@@ -88,6 +107,8 @@ class Model:
                 return text[:-1] + "?"
             case "garbage-together" if together > 2:
                 return text[:-1] + "!"
+            case "repeats-a-token" if len(text) > 180 and not constrained:
+                return text[:60] + "!" * (len(text) - 60)
             case "empty" if len(text) > 1:
                 return ""
             case _:
@@ -145,6 +166,12 @@ class Handler(BaseHTTPRequestHandler):
         """Stay quiet."""
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many requests at once as smoke sends to a GPU."""
+
+    request_queue_size = 128
+
+
 def main() -> None:
     """Serve until SIGTERM."""
     print("server_args={}", flush=True)
@@ -164,7 +191,7 @@ def main() -> None:
     else:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     print("Load weight begin.", flush=True)
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     print("Application startup complete.", flush=True)
     server.serve_forever()
 

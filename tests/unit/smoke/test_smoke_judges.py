@@ -13,9 +13,11 @@ from sglforge.smoke.generation import generation
 from sglforge.smoke.probes.catalog import PROBES, select
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import PARALLEL
+from sglforge.smoke.probes.logits import LOGITS_FINITE
 from sglforge.smoke.probes.model import Judgement, Observed, Probe, Subject, judge
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
+from sglforge.smoke.scores import CANDIDATES
 from sglforge.smoke.server import Stopped
 from sglforge.smoke.transcript import Exchange
 from sglforge.smoke.verdict import ProbeResult, Scope, overall
@@ -290,3 +292,81 @@ def test_the_whole_is_as_bad_as_its_worst_part(verdicts: list[Any], expected: st
 def test_requests_know_their_method() -> None:
     assert Request(name="x", path="/x").method == "GET"
     assert Request(name="x", path="/x", body={}).method == "POST"
+
+
+NUMBERS: list[float | None] = [-0.5, *(-1.0 - number for number in range(CANDIDATES - 1))]
+
+
+def with_logprobs(text: str, *, broken: dict[int, list[float | None]] | None = None, **changes: Any) -> dict[str, Any]:
+    """Return an answer with log-probabilities; ``broken`` has other ones for some tokens."""
+    steps = [(ord(letter), (broken or {}).get(place, NUMBERS)) for place, letter in enumerate(text)]
+    logprobs: dict[str, Any] = {
+        "output_token_logprobs": [[values[0], token, None] for token, values in steps],
+        "output_top_logprobs": [
+            [[value, token + number, None] for number, value in enumerate(values)] for token, values in steps
+        ],
+    }
+    return sglang(text, **{**logprobs, **changes})
+
+
+TEXT = "The lighthouse on the northern cape was built by two brothers."
+
+
+@pytest.mark.parametrize(
+    ("response", "verdict", "code", "said"),
+    [
+        (with_logprobs(TEXT), "pass", "", "every log-probability is finite"),
+        (with_logprobs(TEXT, broken={40: [None] * CANDIDATES}), "fail", "nan-logits", "token 40 of request alone"),
+        (with_logprobs(TEXT, broken={3: [float("nan")] * CANDIDATES}), "fail", "nan-logits", "no finite"),
+        (with_logprobs(TEXT, broken={3: [float("-inf")] * CANDIDATES}), "fail", "nan-logits", "no finite"),
+        (with_logprobs(TEXT, broken={9: [-5.5] * CANDIDATES}), "fail", "nan-logits", "as likely as every other"),
+        # two or three candidates may be as likely as the token: bfloat16 has few numbers
+        (with_logprobs(TEXT, broken={9: [*[-0.5] * 3, *NUMBERS[3:]]}), "pass", "", ""),
+        # a server that offers fewer candidates than were asked for has a small vocabulary
+        (with_logprobs(TEXT, broken={9: [-0.5] * 4}), "pass", "", ""),
+        (with_logprobs("Once " + "!" * 40), "fail", "degenerate-output", "one token repeated 40 times"),
+        (with_logprobs("Once upon a time" + "!" * 15), "pass", "", ""),
+        (with_logprobs(TEXT + "!" * 16), "pass", "", ""),
+        (with_logprobs(TEXT, output_top_logprobs=[]), "inconclusive", "", "0 of 62 tokens"),
+        (with_logprobs(TEXT, output_token_logprobs="none"), "inconclusive", "", "0 of 62 tokens"),
+        (with_logprobs(TEXT, output_token_logprobs=[None] * 62), "fail", "nan-logits", "no finite"),
+        (sglang(TEXT), "inconclusive", "", "0 of 62 tokens of request alone"),
+    ],
+)
+def test_logits(response: dict[str, Any], verdict: str, code: str, said: str) -> None:
+    judgement = judged(LOGITS_FINITE, response)
+    assert (judgement.verdict, judgement.code) == (verdict, code)
+    assert said in judgement.message
+
+
+def test_logits_that_only_company_breaks_are_said_to_be_so() -> None:
+    alone, *together = answers(LOGITS_FINITE, with_logprobs(TEXT, broken={5: [None] * CANDIDATES}))
+    sound = dataclasses.replace(alone, answer=Answer(status=200, seconds=1.0, response=with_logprobs(TEXT)))
+    judgement = judge(LOGITS_FINITE, Observed(subject=CPU, exchanges=(sound, *together)))
+    assert judgement.code == "nan-logits"
+    assert "8 of 9 requests are hit; the request that ran alone is not hit: it takes company" in judgement.message
+    assert judgement.evidence["hit"] == {f"together-{number}": 5 for number in range(8)}
+
+
+def test_the_control_server_speaks_for_logits_that_speculation_does_not_return() -> None:
+    own = answers(LOGITS_FINITE, sglang(TEXT))
+    for response, verdict in ((with_logprobs(TEXT), "pass"), (with_logprobs(TEXT, broken={2: [None]}), "fail")):
+        control = tuple(
+            dataclasses.replace(exchange, server="control") for exchange in answers(LOGITS_FINITE, response)
+        )
+        judgement = judge(LOGITS_FINITE, Observed(subject=CPU, exchanges=own, control=control))
+        assert judgement.verdict == verdict
+        assert "on the control server" in judgement.message
+
+
+def test_every_probe_of_logits_asks_for_them_and_a_gpu_is_asked_more() -> None:
+    counts: dict[Scope, int] = {"cpu-logic": 8, "gpu": 64}
+    for scope, count in counts.items():
+        subject = Subject(profile=PROFILE, scope=scope)
+        (alone,), together = LOGITS_FINITE.requests(subject)
+        assert len(together) == count
+        for request in (alone, *together):
+            assert request.body
+            assert (request.body["return_logprob"], request.body["top_logprobs_num"]) == (True, CANDIDATES)
+        lengths = {str(request.body["sampling_params"]) for request in together if request.body}
+        assert len(lengths) > 4
