@@ -17,8 +17,8 @@ import nox
 
 ROOT = Path(__file__).parent
 ENGINE = ROOT / ".nox" / "sglforge"
-# These need the torch of the built environment: session kernels runs them.
-OTHER_TORCH = ("--ignore=tests/unit/kernels", "--ignore=tests/unit/models")
+# These need the torch of a built environment: sessions kernels and speculation run them.
+OTHER_TORCH = ("--ignore=tests/unit/kernels", "--ignore=tests/unit/models", "--ignore=tests/speculation")
 
 nox.needs_version = ">=2025.10.14"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -86,19 +86,14 @@ def tests(session: nox.Session) -> None:
 @nox.session(default=False)
 def kernels(session: nox.Session) -> None:
     """Test the CPU kernels and the shipped models with the torch of the built environment (after build)."""
-    python = _environment_python(session)
-    _install(session, "--group", "tests")
-    tools = Path(
-        session.virtualenv.location,
-        "lib",
-        f"python{sys.version_info.major}.{sys.version_info.minor}",
-        "site-packages",
-    )
-    # A warning of a foreign extension module that is made an error crashes its interpreter at the end.
-    session.run(
-        python, "-P", "-m", "pytest", "-W", "ignore", "tests/unit/kernels", "tests/unit/models", *session.posargs,
-        env={"PYTHONPATH": str(tools)}, external=True,
-    )  # fmt: skip
+    _test_in_environment(session, _environment_python(session), "tests/unit/kernels", "tests/unit/models")
+
+
+@nox.session(default=False)
+def speculation(session: nox.Session) -> None:
+    """Prove the speculation threshold on SGLang 0.5.9 (after build -- --stack release-0.5.9); all with -- --sweep."""
+    python = _environment_python(session, "--stack", "release-0.5.9", "--target", "cpu")
+    _test_in_environment(session, python, "tests/speculation")
 
 
 @nox.session(default=False)
@@ -170,10 +165,27 @@ def _engine(session: nox.Session) -> Path:
     return command
 
 
-def _environment_python(session: nox.Session) -> str:
+def _environment_python(session: nox.Session, *selection: str) -> str:
     """Return the interpreter of the environment that ``nox -s build`` made."""
-    printed = session.run(str(_engine(session)), "verify", "--json", "--quiet", external=True, silent=True)
+    words = ("verify", "--json", "--quiet", *selection)
+    printed = session.run(str(_engine(session)), *words, external=True, silent=True)
     return str(json.loads(str(printed))["environment"]["python"])
+
+
+def _test_in_environment(session: nox.Session, python: str, *paths: str) -> None:
+    """Run tests with the interpreter of a built environment, and our own test tools beside what is in it."""
+    _install(session, "--group", "tests")
+    tools = Path(
+        session.virtualenv.location,
+        "lib",
+        f"python{sys.version_info.major}.{sys.version_info.minor}",
+        "site-packages",
+    )
+    # A warning of a foreign extension module that is made an error crashes its interpreter at the end.
+    session.run(
+        python, "-P", "-m", "pytest", "-W", "ignore", *paths, *session.posargs,
+        env={"PYTHONPATH": str(tools)}, external=True,
+    )  # fmt: skip
 
 
 def _install(session: nox.Session, *arguments: str) -> None:
