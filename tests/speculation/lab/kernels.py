@@ -74,8 +74,9 @@ def _extend(
     for number, (first, last) in enumerate(pairwise(rows)):
         slots = kv_indices[bounds[number] : bounds[number + 1]]
         cached, new = len(slots), last - first
-        keys = torch.cat((k_buffer[slots], k_extend[first:last]))
-        values = torch.cat((v_buffer[slots], v_extend[first:last]))
+        keys, values = k_extend[first:last], v_extend[first:last]
+        if cached:  # compressed caches hold other shapes than the rows of a prompt's beginning
+            keys, values = torch.cat((k_buffer[slots], keys)), torch.cat((v_buffer[slots], values))
         mask = torch.cat((torch.ones(new, cached, dtype=torch.bool), torch.ones(new, new).tril().bool()), dim=1)
         if custom_mask is not None and mask_indptr is not None:
             start = int(mask_indptr[number])
