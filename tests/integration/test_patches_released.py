@@ -123,7 +123,7 @@ def test_every_topic_applies_and_nothing_else_changes(fresh: Fresh, name: str) -
     assert [topic.name for topic in applied] == [topic.name for topic in meant_for(name)]
     after = contents(tree)
     assert after.keys() == before.keys()
-    meant = {file for topic in meant_for(name) for edit, _, _ in topic.edits(version) for file in edit.file}
+    meant = {file for topic in meant_for(name) for edit, _, _ in topic.python_edits(version) for file in edit.file}
     changed = {file for file in after if after[file] != before[file]}
     assert changed == meant & before.keys() != set()
     for topic in applied:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -314,7 +315,10 @@ def install(workspace: Path) -> Install:
 
     def leave(version: str) -> None:
         folder = Workspace(root=workspace).environments / "main.sm120"
-        files.write_text(folder / "venv" / "bin" / "python", "#!/bin/sh\n", mode=0o755)
+        (folder / "venv" / "bin").mkdir(parents=True)
+        (folder / "venv" / "bin" / "python").symlink_to(sys.executable)
+        config = folder / "venv" / "pyvenv.cfg"
+        files.write_text(config, "home = /usr/bin\n")
         (folder / "site").mkdir()
         receipt = Receipt(
             environment_key=BuildKey("k"),
@@ -322,7 +326,9 @@ def install(workspace: Path) -> Install:
             created="",
             engine="",
             site_packages="site",
-            python=PythonReceipt(minor="3.12", version="3.12.1", base="/usr"),
+            python=PythonReceipt(
+                minor="3.12", version="3.12.1", base=sys.executable, config_sha256=files.sha256_file(config)
+            ),
             torch=TorchReceipt(version="2.14.1", variant="cu130", sha256=None, origin="download", proven=True),
             requirements=(),
             built=(
