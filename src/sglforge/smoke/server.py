@@ -21,6 +21,8 @@ Progress = Callable[[str], None]
 
 ATTEMPTS = 3
 HEALTH_TIMEOUT_S = 3.0
+# SGLang lets its warm-up outlive a SIGTERM by two minutes, in which nothing is served: not worth waiting for.
+UNREADY_STOP_S = 5.0
 _POLL_S = 0.2
 _MODEL_INFO_TIMEOUT_S = 5.0
 # model_info since 0.5.10; get_model_info before, deprecated after
@@ -115,6 +117,7 @@ def serving(
         files.write_text(folder / script.name, script.text, mode=0o755)
         log.unlink(missing_ok=True)
         service = _spawn(folder / script.name, log)
+        grace_s = min(UNREADY_STOP_S, patience.stop_s)
         try:
             try:
                 server = _wait(service, script, port, log=log, patience=patience, progress=progress)
@@ -122,10 +125,11 @@ def serving(
                 if error.code == "port-taken" and pinned_port is None and attempt < ATTEMPTS:
                     continue
                 raise
+            grace_s = patience.stop_s
             yield server
             return
         finally:
-            stop(service, port, grace_s=patience.stop_s)
+            stop(service, port, grace_s=grace_s)
 
 
 def stop(service: proc.Service, port: int, *, grace_s: float) -> Stopped:

@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.answer({}, 200)
         elif self.path == "/model_info" and ACTIVE != "old-route":
-            self.answer({"model_path": "fake"}, 503 if ACTIVE == "never-ready" else 200)
+            self.answer({"model_path": "fake"}, 503 if "never-ready" in FAULTS else 200)
         elif self.path == "/get_model_info":
             self.answer({"model_path": "fake"}, 200)
         elif self.path == "/server_info":

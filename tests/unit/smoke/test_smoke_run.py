@@ -24,6 +24,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import FactProbe, Profile, SmokeExpectations, Speculation, Target
 from sglforge.errors import ConfigError, Severity, SmokeError
 from sglforge.smoke import ports
+from sglforge.smoke import server as servers
 from sglforge.smoke.probes.catalog import PROBES
 from sglforge.smoke.run import run
 from sglforge.smoke.verdict import SmokeReport
@@ -397,6 +398,18 @@ def test_nothing_survives_an_interruption(bench: Bench, tmp_path: Path, when: st
 
     with pytest.raises(KeyboardInterrupt):
         bench.run(make_profile(speculative=True), progress=interrupt)
+    assert survivors(tmp_path) == []
+
+
+def test_a_server_that_is_deaf_before_it_is_ready_is_not_waited_for(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "UNREADY_STOP_S", 0.5)
+
+    start = time.monotonic()
+    report = bench.run(make_profile("ignores-sigterm,never-ready", start_timeout_s=3.0), stop_grace_s=60.0)
+    assert failures(report) == {"started": "server-start-timeout"}
+    assert time.monotonic() - start < 30
     assert survivors(tmp_path) == []
 
 
