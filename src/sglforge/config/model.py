@@ -229,6 +229,10 @@ class Speculation(FileModel):
     num_steps: Annotated[int, Field(description="draft steps before each verification", ge=1)] = 3
     eagle_topk: Annotated[int, Field(description="branches of the draft tree at each step", ge=1)] = 1
     num_draft_tokens: Annotated[int, Field(description="tokens that one verification sees", ge=1)] = 4
+    disable_above_batch: Annotated[
+        int | None,
+        Field(description="decode without drafts while a batch holds more requests; left out: never", ge=1),
+    ] = None
 
 
 class FactProbe(FileModel):

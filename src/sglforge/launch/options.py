@@ -46,7 +46,12 @@ class ServerOptions:
 
 
 def server_options(
-    profile: Profile, *, catalog_root: Path, port: int | None = None, speculation: bool = True
+    profile: Profile,
+    *,
+    catalog_root: Path,
+    port: int | None = None,
+    speculation: bool = True,
+    more: tuple[tuple[str, ...], ...] = (),
 ) -> ServerOptions:
     """Return the options of a profile, one tuple of words for each option.
 
@@ -55,6 +60,7 @@ def server_options(
         catalog_root: The folder that ``catalog:`` values are relative to.
         port: The port to listen on; None takes the profile's.
         speculation: False leaves out every speculative option: the control server of smoke.
+        more: Options that somebody else has worked out, one tuple of words for each.
 
     Raises RenderError ``option-name-invalid``, ``option-owned-by-profile``, ``option-value-invalid``,
     ``catalog-path-invalid`` and ``value-not-printable``.
@@ -73,7 +79,7 @@ def server_options(
     if profile.speculation and speculation:
         words += _speculative(profile.speculation, draft)
     return ServerOptions(
-        words=tuple(words),
+        words=(*words, *more),
         model_folders=tuple(Path(path) for path in (model, draft) if path and Path(path).is_absolute()),
     )
 

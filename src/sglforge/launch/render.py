@@ -9,11 +9,13 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sglforge.base import files
 from sglforge.base.ids import Sha256
 from sglforge.config.model import Profile
 from sglforge.launch.options import server_options
 from sglforge.launch.rules import load_rules
 from sglforge.launch.ruling import HeldRule, hold_to
+from sglforge.launch.threshold import ConfigFile, ServedTree, Threshold, threshold
 from sglforge.launch.values import printable, variables
 from sglforge.provision.receipt import RECEIPT
 
@@ -31,6 +33,7 @@ class ScriptExit(IntEnum):
     ENVIRONMENT_CHANGED = 82
     MODEL_MISSING = 83
     PORT_TAKEN = 84
+    CONFIG_CHANGED = 85
 
 
 class ServingEnvironment(Protocol):
@@ -65,13 +68,24 @@ class Comment(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchScript:
-    """A rendered script; ``argv``, ``env`` and ``rules`` say what it ends up running, for those who judge it."""
+    """A rendered script; ``argv``, ``env`` and ``rules`` say what it ends up running, for those who judge it.
+
+    ``configs`` are the files that its server reads.
+    """
 
     name: str
     text: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     rules: tuple[HeldRule, ...] = ()
+    configs: tuple[ConfigFile, ...] = ()
+
+    def write(self, folder: Path) -> Path:
+        """Write the script and its files, and return the script's path."""
+        for config in self.configs:
+            files.write_text(config.path, config.text)
+        files.write_text(folder / self.name, self.text, mode=0o755)
+        return folder / self.name
 
 
 def render_bash(
@@ -81,6 +95,8 @@ def render_bash(
     catalog_root: Path,
     port: int | None = None,
     speculation: bool = True,
+    tree: ServedTree | None = None,
+    folder: Path | None = None,
 ) -> LaunchScript:
     """Return the launch script of a profile: every value quoted, ``exec`` at the end, in the foreground.
 
@@ -92,13 +108,16 @@ def render_bash(
         catalog_root: The folder with ``templates/`` and ``recipes/``, and what ``catalog:`` values are relative to.
         port: The port to listen on; None takes the profile's.
         speculation: False leaves out everything speculative.
+        tree: What is installed; needed only by a profile with a speculation threshold.
+        folder: Where the script will lie, None if it is only printed.
 
-    Raises RenderError for what cannot be rendered (see `server_options`, `variables` and `hold_to`) and ConfigError
-    for rules that cannot be read.
+    Raises RenderError for what cannot be rendered (see `server_options`, `variables`, `hold_to` and `threshold`) and
+    ConfigError for rules that cannot be read.
     """
     ruling = hold_to(load_rules(catalog_root, profile.target), profile, environment.sglang_version)
     profile = ruling.profile
-    options = server_options(profile, catalog_root=catalog_root, port=port, speculation=speculation)
+    limit = threshold(profile, tree, folder) if speculation else Threshold()
+    options = server_options(profile, catalog_root=catalog_root, port=port, speculation=speculation, more=limit.words)
     # Output must reach the log when it is written, not when a buffer is full; the profile may say otherwise.
     env = {"PYTHONUNBUFFERED": "1", **variables(profile.environment)}
     # -P: a folder named sglang where the script is started must not be imported instead of the installed one.
@@ -116,6 +135,7 @@ def render_bash(
         host=_ANY_ADDRESS.get(profile.host, profile.host),
         port=port or profile.port,
         model_folders=[str(folder) for folder in options.model_folders],
+        configs=[(str(config.path), config.sha256) for config in limit.files],
         variables=[f"{name}={value}" for name, value in env.items()],
         variable_names=list(env),
         program=list(program),
@@ -123,7 +143,9 @@ def render_bash(
         **{f"exit_{status.name.lower()}": status.value for status in ScriptExit},
     )
     suffix = "" if speculation or profile.speculation is None else "-control"
-    return LaunchScript(name=f"{profile.name}{suffix}.sh", text=text, argv=argv, env=env, rules=ruling.held)
+    return LaunchScript(
+        name=f"{profile.name}{suffix}.sh", text=text, argv=argv, env=env, rules=ruling.held, configs=limit.files
+    )
 
 
 def _template(catalog_root: Path) -> Template:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sglforge.base import files, runrecord
+from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile
 from sglforge.config.override import override
 from sglforge.errors import ConfigError, InstallError, SmokeError
+from sglforge.launch.threshold import ServedTree
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.receipt import Environment, find_environment
@@ -31,11 +32,17 @@ def render(request: Request, console: Console) -> Outcome:
             message=f"there is no format `{form}`",
             hint="known: bash; more are on the roadmap",
         )
-    script = render_bash(profile, environment=installed(request, selection), catalog_root=request.catalog_root)
+    environment, folder = installed(request, selection), request.option("output", Path)
+    script = render_bash(
+        profile,
+        environment=environment,
+        catalog_root=request.catalog_root,
+        tree=served_tree(request, profile, environment),
+        folder=folder,
+    )
     text, path = script.text, None
-    if folder := request.option("output", Path):
-        path = folder / script.name
-        files.write_text(path, script.text, mode=0o755)
+    if folder:
+        path = script.write(folder)
         text = str(path)
     document = {
         "schema": 1,
@@ -91,6 +98,7 @@ def prove(
             environment=environment,
             catalog_root=request.catalog_root,
             target=selection.target,
+            tree=served_tree(request, profile, environment),
             record=record,
             probes=probes,
             progress=lambda note: step.progress(note=note),
@@ -149,6 +157,21 @@ def installed(request: Request, selection: Selection, *, check: bool = True) -> 
             findings=findings,
         )
     return environment
+
+
+def served_tree(request: Request, profile: Profile, environment: Environment) -> ServedTree | None:
+    """Return version and options of the installed SGLang where a profile needs them: for a speculation threshold.
+
+    Raises RenderError for options that cannot be read, PatchError ``tree-version-unknown``.
+    """
+    if profile.speculation is None or profile.speculation.disable_above_batch is None:
+        return None
+    from sglforge.trees.arguments.read import read_arguments
+    from sglforge.trees.version import tree_version
+
+    tree = environment.site_packages
+    schema = read_arguments(tree, workspace=request.workspace)
+    return ServedTree(version=tree_version(tree), options=schema.by_option.keys())
 
 
 def default_profile(selection: Selection) -> Profile:

@@ -14,6 +14,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile, Target
 from sglforge.errors import Finding, Severity, SmokeError
 from sglforge.launch.render import LaunchScript, ServingEnvironment, render_bash
+from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import serverlog, transcript
 from sglforge.smoke.client import Answer, Request
 from sglforge.smoke.probes.catalog import select
@@ -34,6 +35,7 @@ def run(
     catalog_root: Path,
     target: Target,
     record: RunRecord,
+    tree: ServedTree | None = None,
     probes: Sequence[str] | None = None,
     progress: Progress = lambda _note: None,
     stop_grace_s: float = 20.0,
@@ -50,6 +52,7 @@ def run(
         catalog_root: The folder with templates and models.
         target: Decides the scope of the verdict.
         record: Where scripts, logs and the transcript go.
+        tree: What is installed; needed only by a profile with a speculation threshold.
         probes: Names of the probes to run; None means all.
         progress: Is told what happens now.
         stop_grace_s: Seconds that a server may take to end after SIGTERM.
@@ -62,11 +65,13 @@ def run(
         subject=Subject(profile=profile, scope="cpu-logic" if target.kind == "cpu" else "gpu"),
         environment=environment,
         catalog_root=catalog_root,
+        tree=tree,
         record=record,
         progress=progress,
         stop_grace_s=stop_grace_s,
     )
     chosen = select(probes)
+    bench.render("profile", profile.port)  # what cannot be rendered is said before anything starts
     control = _run_control(bench, chosen)
     own = _run_profile(bench, chosen, control)
     log, steps = bench.log("profile"), record.folder / "transcript.json"
@@ -101,6 +106,7 @@ class _Bench:
     subject: Subject
     environment: ServingEnvironment
     catalog_root: Path
+    tree: ServedTree | None
     record: RunRecord
     progress: Progress
     stop_grace_s: float
@@ -115,6 +121,8 @@ class _Bench:
             catalog_root=self.catalog_root,
             port=port,
             speculation=role == "profile",
+            tree=self.tree,
+            folder=self.record.folder,
         )
 
     def serving(self, role: Role) -> AbstractContextManager[Server]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sglforge.base import files, proc
+from sglforge.base import proc
 from sglforge.errors import SmokeError
 from sglforge.launch.render import LaunchScript, ScriptExit
 from sglforge.smoke import ports, serverlog
@@ -114,7 +114,7 @@ def serving(
         if ports.is_open(port):
             raise port_taken(port)
         script = render(port)
-        files.write_text(folder / script.name, script.text, mode=0o755)
+        script.write(folder)
         log.unlink(missing_ok=True)
         service = _spawn(folder / script.name, log)
         grace_s = min(UNREADY_STOP_S, patience.stop_s)
