@@ -35,6 +35,7 @@ class FakeEnvironment:
     name = "release.cpu"
     python = Path("/srv/environment/bin/python")
     receipt_sha256 = "0" * 64
+    sglang_version = "0.5.23"
 
 
 def profile(above: int | None = 32, *, flags: dict[str, object] | None = None, **speculation: object) -> Profile:
