@@ -272,8 +272,11 @@ def _patch(verbs: Verbs) -> None:
     _selecting(parser)
     _online(parser)
     parser.add_argument("--diff", action="store_true", help="print the effective unified diff")
-    parser.add_argument("--topic", metavar="T", help="only this topic")
-    parser.add_argument("--package", metavar="PKG", default="sglang", help="package of --tree (default: sglang)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--topic", metavar="T", help="only this topic")
+    which.add_argument("--edit", metavar="T", help="make a tree to edit this topic in, and print where it is")
+    which.add_argument("--refresh", metavar="T", help="write this topic anew from the tree that --edit made")
+    parser.add_argument("--package", metavar="PKG", help="package of --tree (default: sglang), or of the topic")
     parser.add_argument("--tree", type=Path, metavar="DIR", help="a source tree; a copy of it is patched")
 
 

@@ -32,11 +32,16 @@ def digest(value: object) -> Sha256:
 
 def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Write a file under a temporary name beside it, then rename it into place."""
+    write_bytes(path, text.encode(), mode=mode)
+
+
+def write_bytes(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Write a file under a temporary name beside it, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _temporary_beside(path) as draft:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         draft.replace(path)

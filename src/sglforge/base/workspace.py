@@ -49,6 +49,11 @@ class Workspace:
         return self.root / "arguments"
 
     @property
+    def edits(self) -> Path:
+        """Work trees of topics that are being edited: ``edits/<package>/<topic>/``, git repositories."""
+        return self.root / "edits"
+
+    @property
     def locks(self) -> Path:
         """Lock files that keep two runs apart."""
         return self.root / "locks"

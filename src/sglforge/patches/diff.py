@@ -11,9 +11,23 @@ from sglforge.patches.checkout import File
 
 def unified(file: str, before: File | None, after: File | None) -> str:
     """Return the diff of one file that git apply takes (in the file's own encoding); None: there is no file."""
-    lines = "".join(_lines(file, before, after))
-    head = "".join(_head(before, after))
-    return f"diff --git a/{file} b/{file}\n{head}{lines}" if head or lines else ""
+    encoding = _encoding([state.raw for state in (before, after) if state])
+    return "".join(_sections(f"a/{file}", f"b/{file}", before, after, encoding))
+
+
+def unified_bytes(old: str, new: str, before: File | None, after: File | None) -> bytes:
+    """Return the diff of one file as bytes, with the names that it has in the diff."""
+    sections = _sections(old.encode().decode("latin-1"), new.encode().decode("latin-1"), before, after, "latin-1")
+    return "".join(sections).encode("latin-1")
+
+
+def _sections(old: str, new: str, before: File | None, after: File | None, encoding: str) -> Iterator[str]:
+    head = list(_head(before, after))
+    lines = list(_lines(old, new, before, after, encoding))
+    if head or lines:
+        yield f"diff --git {old} {new}\n"
+        yield from head
+        yield from lines
 
 
 def _head(before: File | None, after: File | None) -> Iterator[str]:
@@ -30,12 +44,10 @@ def _head(before: File | None, after: File | None) -> Iterator[str]:
             pass
 
 
-def _lines(file: str, before: File | None, after: File | None) -> Iterator[str]:
-    raw = [state.raw if state else b"" for state in (before, after)]
-    encoding = _encoding(raw)
-    old, new = (_with_ends(content.decode(encoding)) for content in raw)
-    names = (f"a/{file}" if before else "/dev/null", f"b/{file}" if after else "/dev/null")
-    for line in difflib.unified_diff(old, new, *names):
+def _lines(old: str, new: str, before: File | None, after: File | None, encoding: str) -> Iterator[str]:
+    first, second = (_with_ends(state.raw.decode(encoding)) if state else [] for state in (before, after))
+    names = (old if before else "/dev/null", new if after else "/dev/null")
+    for line in difflib.unified_diff(first, second, *names):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 

@@ -78,6 +78,15 @@ def is_there(source: PythonText, edit: PythonEdit, payload: Payload) -> bool:
         return False
 
 
+def replaced_digest(source: PythonText, edit: ReplaceEdit, payload: Payload) -> Sha256:
+    """Return the digest that ``replaces`` would have to be for a file as it is.
+
+    Raises PatchError ``patch-drifted``, ``patch-anchor-ambiguous`` and ``patch-corrupt``.
+    """
+    change = _replacement(source, edit, understand(fitted(payload, source, edit)))
+    return text_digest(_old_text(source, change))
+
+
 def text_digest(text: str) -> Sha256:
     """Return the digest that ``replaces`` names: lines without common indentation and trailing blanks."""
     lines = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n").split("\n")
@@ -134,23 +143,28 @@ def _after(source: PythonText, suite: Suite, index: int, code: Code) -> Change:
 
 
 def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
-    spot = find(source.module, edit.anchor, source.file)
-    function = _function(source, edit)
-    body = lay_out(source, spot.body())
-    if edit.operation == "replace-body":
-        change = _new_body(spot, function, body, code)
-    else:
-        change = _new_function(source, spot, function, code)
-    old = source.text[change.regions[-1].start : change.regions[-1].end]
+    change = _replacement(source, edit, code)
+    line = _function(source, edit).lineno
     if _dumps(change.statements) == _dumps(change.suite.statements(source.module)[change.index :][: change.removed]):
-        raise already_there(source.file, edit.payload, function.lineno)
-    if text_digest(old) != edit.replaces:
+        raise already_there(source.file, edit.payload, line)
+    digest = text_digest(_old_text(source, change))
+    if digest != edit.replaces:
         raise drifted(
-            f"`{edit.anchor}` in {source.file} (line {function.lineno}) is not what the topic replaces: "
-            f"its sha256 is {text_digest(old)}",
+            f"`{edit.anchor}` in {source.file} (line {line}) is not what the topic replaces: its sha256 is {digest}",
             hint="read what upstream changed, adapt the payload, then set `replaces` to that sha256",
         )
     return change
+
+
+def _replacement(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
+    spot, function = find(source.module, edit.anchor, source.file), _function(source, edit)
+    if edit.operation == "replace-body":
+        return _new_body(spot, function, lay_out(source, spot.body()), code)
+    return _new_function(source, spot, function, code)
+
+
+def _old_text(source: PythonText, change: Change) -> str:
+    return source.text[change.regions[-1].start : change.regions[-1].end]
 
 
 def _new_body(spot: Spot, function: ast.stmt, body: Layout, code: Code) -> Change:

@@ -7,6 +7,7 @@ refused here.
 
 from __future__ import annotations
 
+import dataclasses
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from sglforge.patches.draft import Draft
 from sglforge.patches.faults import drifted
 
 _TIMEOUT_S = 60.0
+_NEW_NAME = "give the file its new name in the diff if it is the same one, or leave it out with `exclude`"
 
 
 def apply_diff(draft: Draft, diff: Diff) -> Draft:
@@ -193,7 +195,8 @@ def _neither(draft: Draft, diff: Diff, file: FileDiff, places: Mapping[str, str]
     place = places[file.old]
     state = draft.read(place)
     if state is None:
-        return draft.checkout.missing([file.old])
+        gone = draft.checkout.missing([file.old])
+        return dataclasses.replace(gone, where=f"{diff.where}:{file.line}", hint=_NEW_NAME)
     lines = state.raw.split(b"\n")
     hunk = next((hunk for hunk in file.hunks if not _positions(lines, hunk.old)), None)
     about = f" (the hunk on line {hunk.line}, for line {hunk.start} there)" if hunk else ""

@@ -24,11 +24,19 @@ def fitted(payload: Payload, source: PythonText, edit: PythonEdit) -> Payload:
     Raises PatchError ``patch-drifted`` when the function has no such parameter, ``patch-corrupt`` when the payload
     does not use a name, or so that it cannot be told from another.
     """
+    names = upstream_names(source, edit)
+    return renamed(payload, names, signature=edit.operation == "replace-function") if names else payload
+
+
+def upstream_names(source: PythonText, edit: PythonEdit) -> Mapping[str, str]:
+    """Return what the anchored function calls each of an edit's ``parameters``, by our names.
+
+    Raises PatchError ``patch-drifted`` when it has no such parameter.
+    """
     if isinstance(edit, ClassAttributeEdit) or not edit.parameters or edit.anchor is None:
-        return payload
+        return {}
     function = find_function(source.module, edit.anchor, source.file)
-    names = {name: _parameter(function, name, index, edit.anchor, source) for name, index in edit.parameters.items()}
-    return renamed(payload, names, signature=edit.operation == "replace-function")
+    return {name: _parameter(function, name, index, edit.anchor, source) for name, index in edit.parameters.items()}
 
 
 def renamed(payload: Payload, names: Mapping[str, str], *, signature: bool = False) -> Payload:

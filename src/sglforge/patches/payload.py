@@ -91,6 +91,14 @@ def understand(payload: Payload) -> Code:
     )
 
 
+def lines_inside_strings(text: str) -> frozenset[int]:
+    """Return the lines of a Python text that begin inside a string; the first line is 1.
+
+    Raises SyntaxError, ValueError and tokenize.TokenError.
+    """
+    return frozenset(_inside_strings(list(tokenize.generate_tokens(io.StringIO(text).readline))))
+
+
 def _inside_strings(tokens: list[tokenize.TokenInfo]) -> list[int]:
     """Return the lines that begin inside a string, also inside the pieces of an f-string (Python >= 3.12)."""
     found: list[int] = []

@@ -158,7 +158,16 @@ def fetch(request: Request, console: Console) -> Outcome:
 
 
 def patch(request: Request, console: Console) -> Outcome:
-    """Apply patch series to the stack's sources, or to a copy of a tree, and check their contracts."""
+    """Apply patch series to the stack's sources, or to a copy of a tree, and check their contracts.
+
+    Or make a tree to edit a topic in, or write a topic anew from one.
+    """
+    from sglforge.pipeline import editing
+
+    if wanted := request.option("edit", str):
+        return editing.edit(request, console, wanted)
+    if edited := request.option("refresh", str):
+        return editing.refresh(request, console, edited)
     topic = request.option("topic", str)
     with working_folder(request.workspace, "patch") as folder:
         if tree := request.option("tree", Path):

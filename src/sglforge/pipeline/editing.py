@@ -1,0 +1,151 @@
+"""Editing a topic in a tree, and turning what was edited back into the topic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sglforge.base import files
+from sglforge.base.console import Console
+from sglforge.errors import ConfigError, Finding, PatchError, Severity, verdict_of
+from sglforge.host import package_index
+from sglforge.patches import worktree
+from sglforge.patches.refresh import refresh as refresh_topic
+from sglforge.patches.remake import as_diff
+from sglforge.patches.series import Series, load_series
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.select import plan, select
+from sglforge.pipeline.sources import bring, scratch
+from sglforge.sources.paths import copy_folder
+from sglforge.sources.unpack import unpack
+from sglforge.trees.version import tree_version
+
+
+def edit(request: Request, console: Console, topic: str) -> Outcome:
+    """Make a tree with a topic applied, as a git repository whose HEAD is the tree before it."""
+    package, series = _series(request, topic)
+    folder = _folder(request, package, topic)
+    _make_room(folder)
+    with files.publish_directory(folder) as draft:
+        version = _bring(request, console, package, draft / "tree")
+        if fate := series.named(topic).standing(version):
+            raise ConfigError(
+                code="nothing-to-patch",
+                message=f"{package} {version} is not patched with `{topic}`: {fate.message}",
+                hint="name a tree of a version that it is for, with --tree DIR",
+            )
+        with console.step(f"apply {package}/{topic}") as shown:
+            faults = worktree.make(draft / "tree", series, topic, version)
+            shown.say(f"{len(faults)} faults" if faults else "applied")
+    tree = folder / "tree"
+    findings = tuple(
+        dataclasses.replace(finding, severity=Severity.WARNING, subject=f"{package}/{topic}")
+        for fault in faults
+        for finding in fault.as_findings()
+    )
+    for finding in findings:
+        console.finding(finding)
+    hint = f"edit the files there; `git diff` shows the topic; then: nox -s patch -- --refresh {topic}"
+    return _outcome(findings, tree, (), f"{tree}\n{hint}")
+
+
+def refresh(request: Request, console: Console, topic: str) -> Outcome:
+    """Write a topic anew from the tree that it was edited in; an unedited tree changes nothing."""
+    package, series = _series(request, topic)
+    folder = _folder(request, package, topic) / "tree"
+    tree = worktree.read(folder)
+    if tree is None:
+        raise ConfigError(
+            code="nothing-to-refresh",
+            message=f"there is no tree in which `{topic}` was edited",
+            where=str(folder),
+            hint=f"nox -s patch -- --edit {topic}",
+        )
+    with scratch(request.workspace) as working:
+        base, goal = worktree.drafts(tree, working / "base")
+        try:
+            written = refresh_topic(series.named(topic), base, goal, tree.version)
+        except PatchError as error:
+            if error.code != "patch-not-expressible":
+                raise
+            carried = folder.with_name("edited.patch")
+            carried.write_bytes(as_diff(base, goal))
+            hint = f"{error.hint}: all of what was edited is in {carried}"
+            raise dataclasses.replace(error, hint=hint) from error
+    for path, content in written.items():
+        files.write_bytes(path, content)
+    worktree.remember(worktree.taken_over(tree))
+    console.detail(f"{package}/{topic}: {len(written)} files written")
+    text = "\n".join(f"written {path}" for path in written) if written else f"nothing to do: {topic} gives that tree"
+    return _outcome((), folder, tuple(written), text)
+
+
+def _series(request: Request, topic: str) -> tuple[str, Series]:
+    """Return the package and series that have a topic: the named package's, or the only one with it."""
+    root = request.catalog_root
+    named = request.option("package", str)
+    packages = [named] if named else sorted(path.name for path in (root / "patches").iterdir() if path.is_dir())
+    found = {package: series for package in packages if (series := load_series(root, package))}
+    having = [package for package, series in found.items() if topic in {entry.name for entry in series.topics}]
+    if len(having) == 1:
+        return having[0], found[having[0]]
+    if not having:
+        for series in found.values():
+            series.named(topic)
+    raise ConfigError(
+        code="unknown-topic",
+        message=f"`{topic}` is a topic of {' and '.join(having)}" if having else f"no series has a topic `{topic}`",
+        hint="name the package with --package",
+    )
+
+
+def _folder(request: Request, package: str, topic: str) -> Path:
+    return request.workspace.edits / package / topic
+
+
+def _make_room(folder: Path) -> None:
+    """Remove a tree in which nothing was edited since.
+
+    Raises ConfigError ``edit-in-progress`` for any other.
+    """
+    if not folder.exists():
+        return
+    tree = worktree.read(folder / "tree")
+    if tree is None or tree.is_edited():
+        raise ConfigError(
+            code="edit-in-progress",
+            message="there is a tree already, and what was edited in it is not in the topic",
+            where=str(folder),
+            hint="take it over with --refresh, or remove the folder",
+        )
+    files.remove(folder)
+
+
+def _bring(request: Request, console: Console, package: str, into: Path) -> str:
+    """Put the source tree into a new folder and return its version."""
+    if given := request.option("tree", Path):
+        copy_folder(given, into)
+        return tree_version(given)
+    planned = plan(request, select(request, console))
+    step = next((step for step in planned.plan.steps if step.package == package), None)
+    archive = bring(step, planned, request, console, package_index.read()) if step else None
+    if step is None or step.locked is None or archive is None:
+        raise ConfigError(
+            code="nothing-to-patch",
+            message=f"the stack has no released source of {package}",
+            hint="name a stack that has it, or a tree with --tree DIR",
+        )
+    unpack(archive.path, into.with_name("unpacked")).rename(into)
+    return step.locked.version
+
+
+def _outcome(findings: Sequence[Finding], tree: Path, written: Sequence[Path], text: str) -> Outcome:
+    document: Mapping[str, object] = {
+        "schema": 1,
+        "verdict": verdict_of(findings),
+        "findings": [finding.to_json() for finding in findings],
+        "tree": str(tree),
+        "written": [str(path) for path in written],
+    }
+    return Outcome(document=document, text=text)

@@ -1,0 +1,116 @@
+"""`patch --edit` and `patch --refresh` as commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sglforge import cli
+
+PATCH = """\
+description = "d"
+origin = "sglforge"
+reason = "r"
+reference = "x"
+forwarded = "no"
+versions = "==1.*"
+superseded = "s"
+superseded-from = "2"
+
+[[edits]]
+kind = "python"
+file = "sglang/worker.py"
+anchor = "run"
+operation = "prepend-to-body"
+payload = "payload/p.py"
+"""
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    folder = tmp_path / "catalog"
+    (folder / "recipes").mkdir(parents=True)
+    topic = folder / "patches/sglang/one"
+    (topic / "payload").mkdir(parents=True)
+    (topic / "patch.toml").write_text(PATCH)
+    (topic / "payload/p.py").write_text("x = 1\n")
+    (folder / "patches/sglang/series.toml").write_text('topics = ["one"]\n')
+    tree = tmp_path / "tree/sglang"
+    tree.mkdir(parents=True)
+    (tree / "version.py").write_text('__version__ = "1.0"\n')
+    (tree / "worker.py").write_text("def run():\n    pass\n")
+    return folder
+
+
+def call(capsys: pytest.CaptureFixture[str], catalog: Path, *words: str) -> tuple[int, dict[str, object]]:
+    where = ["--catalog", str(catalog), "--workspace", str(catalog.parent / "home")]
+    code = cli.run(["patch", "--json", *words, *where])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_topic_is_edited_in_a_tree_and_taken_over(capsys: pytest.CaptureFixture[str], catalog: Path) -> None:
+    tree_option = ("--tree", str(catalog.parent / "tree"))
+    code, document = call(capsys, catalog, "--edit", "one", *tree_option)
+    assert (code, document["verdict"]) == (0, "pass")
+    tree = Path(str(document["tree"]))
+    assert (tree / "sglang/worker.py").read_text() == "def run():\n    x = 1\n    pass\n"
+    assert (catalog.parent / "tree/sglang/worker.py").read_text() == "def run():\n    pass\n"
+    code, document = call(capsys, catalog, "--refresh", "one")
+    assert (code, document["written"]) == (0, [])
+    (tree / "sglang/worker.py").write_text("def run():\n    x = 2\n    pass\n")
+    code, document = call(capsys, catalog, "--edit", "one", *tree_option)
+    assert (code, _codes(document)) == (2, ["edit-in-progress"])
+    payload = catalog / "patches/sglang/one/payload/p.py"
+    code, document = call(capsys, catalog, "--refresh", "one")
+    assert (code, document["written"]) == (0, [str(payload)])
+    assert payload.read_text() == "x = 2\n"
+    code, document = call(capsys, catalog, "--edit", "one", *tree_option)
+    assert code == 0
+    assert (tree / "sglang/worker.py").read_text() == "def run():\n    x = 2\n    pass\n"
+
+
+def test_what_does_not_fit_is_offered_as_a_diff(capsys: pytest.CaptureFixture[str], catalog: Path) -> None:
+    _, document = call(capsys, catalog, "--edit", "one", "--tree", str(catalog.parent / "tree"))
+    tree = Path(str(document["tree"]))
+    (tree / "sglang/worker.py").write_text("def run():\n    x = 1\n    go()\n")
+    code, document = call(capsys, catalog, "--refresh", "one")
+    assert (code, _codes(document)) == (6, ["patch-not-expressible"])
+    carried = tree.with_name("edited.patch")
+    assert str(carried) in json.dumps(document)
+    assert "+    go()\n" in carried.read_text()
+    assert (catalog / "patches/sglang/one/payload/p.py").read_text() == "x = 1\n"
+
+
+def test_edits_that_do_not_apply_are_warnings(capsys: pytest.CaptureFixture[str], catalog: Path) -> None:
+    (catalog.parent / "tree/sglang/worker.py").write_text("def walk():\n    pass\n")
+    code, document = call(capsys, catalog, "--edit", "one", "--tree", str(catalog.parent / "tree"))
+    assert (code, document["verdict"], _codes(document)) == (0, "warn", ["patch-drifted"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--refresh", "one"], "nothing-to-refresh"),
+        (["--edit", "on", "--tree", "tree"], "unknown-topic"),
+        (["--refresh", "on"], "unknown-topic"),
+        (["--edit", "one", "--refresh", "one"], "usage"),
+        (["--edit", "one", "--tree", "newer"], "nothing-to-patch"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    capsys: pytest.CaptureFixture[str], catalog: Path, words: list[str], code: str
+) -> None:
+    (catalog.parent / "newer/sglang").mkdir(parents=True)
+    (catalog.parent / "newer/sglang/version.py").write_text('__version__ = "2.0"\n')
+    words = [str(catalog.parent / word) if word in {"tree", "newer"} else word for word in words]
+    status, document = call(capsys, catalog, *words)
+    assert (status, _codes(document)) == (2, [code])
+    assert not list((catalog.parent / "home").glob("edits/*/*"))
+
+
+def _codes(document: dict[str, object]) -> list[str]:
+    findings = document["findings"]
+    assert isinstance(findings, list)
+    return [finding["code"] for finding in findings]
