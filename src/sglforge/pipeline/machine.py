@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from sglforge.base.console import Console
 from sglforge.errors import DoctorError, verdict_of
+from sglforge.host.place import judge_place
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
 
 
 def doctor(request: Request, console: Console) -> Outcome:
-    """Probe the machine and judge it against stack and target."""
+    """Probe the machine and judge it against stack and target, and the workspace."""
     selection = select(request, console)
-    findings = selection.doctor()
+    place = () if request.facts_file else judge_place(request.workspace)
+    findings = (*selection.doctor(), *place)
     for finding in findings:
         console.finding(finding)
     facts = selection.facts.to_json()
