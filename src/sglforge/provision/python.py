@@ -78,7 +78,9 @@ def choose_python(
             why = f"the lock proves torch for Python {locked.minor}, not for the running {here.minor}"
             return ChosenPython(interpreter=other, locked=locked, why=why)
     if mine:
-        why = f"the Python that runs sglforge; no Python with a proven torch is here (not {here.minor} either)"
+        proven = ", ".join(locked.minor for locked in pythons if locked.torch.sha256)
+        what = f"only for Python {proven}, which is not here" if proven else "for no Python yet"
+        why = f"the Python that runs sglforge; the lock proves torch {what}"
         return ChosenPython(interpreter=here, locked=mine, why=why)
     raise _not_locked(here, by_minor, "the running Python")
 

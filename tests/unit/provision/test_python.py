@@ -46,14 +46,16 @@ def test_another_python_with_a_proven_torch_is_preferred_to_an_unproven_one(toys
 
 def test_another_unproven_python_is_no_better(toys: Toys) -> None:
     sections = [section(toys.minor, proven=False), section("3.99", proven=False)]
-    assert choose_python(sections, toys.uv, running=STRANGER).interpreter == STRANGER
+    chosen = choose_python(sections, toys.uv, running=STRANGER)
+    assert chosen.interpreter == STRANGER
+    assert chosen.why == "the Python that runs sglforge; the lock proves torch for no Python yet"
 
 
 def test_the_running_python_is_taken_unproven_when_nothing_better_is_here(toys: Toys) -> None:
     sections = [section("3.98", proven=True), section("3.99", proven=False)]
     chosen = choose_python(sections, toys.uv, running=STRANGER)
     assert chosen.interpreter == STRANGER
-    assert "proven" in chosen.why
+    assert chosen.why.endswith("the lock proves torch only for Python 3.98, which is not here")
 
 
 def test_a_python_that_no_lock_knows_is_refused(toys: Toys) -> None:
