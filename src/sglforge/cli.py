@@ -11,7 +11,7 @@ import json
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeAlias
@@ -20,6 +20,7 @@ from sglforge import __version__, pipeline
 from sglforge.base import console as consoles
 from sglforge.base import workspace
 from sglforge.base.console import Console, Verbosity
+from sglforge.config import suggest
 from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, Finding, InstallError, Severity, SglforgeError
 from sglforge.pipeline.request import Request, find_catalog
 
@@ -37,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     wants_json = "--json" in argv
     console = consoles.for_terminal(_verbosity(argv))
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parse(argv)
         request = _request(arguments, argv)
         outcome = pipeline.verb(arguments.verb)(request, console)
     except SglforgeError as error:
@@ -196,7 +197,49 @@ _COMMON = {
 }  # fmt: skip
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line; whatever it does not know is told with what it resembles."""
+    parser, verbs = _parser()
+    first = argv[0] if argv else ""
+    if first.startswith("-") and first not in {"-h", "--help", "--version"}:
+        raise _usage(f"`{first}` stands before the verb", "options come after it: sglforge VERB --help")
+    if first and not first.startswith("-") and first not in verbs:
+        raise _usage(f"there is no verb `{first}`", f"{suggest.hint(first, verbs)} (sglforge --help)")
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        verb = verbs[arguments.verb]
+        word = unknown[0].partition("=")[0]
+        near = suggest.nearest(word, _options(verb)) if word.startswith("-") else None
+        help_text = f"{verb.prog} --help"
+        raise _usage(
+            f"`{arguments.verb}` does not take `{' '.join(unknown)}`",
+            f"did you mean `{near}`? ({help_text})" if near else help_text,
+        )
+    return arguments
+
+
+def _usage(message: str, hint: str) -> ConfigError:
+    return ConfigError(code="usage", message=message, hint=hint)
+
+
+def _options(verb: argparse.ArgumentParser) -> list[str]:
+    """Return the long options of a verb."""
+    return [word for action in verb._actions for word in action.option_strings if word.startswith("--")]  # noqa: SLF001
+
+
+def _text(value: str) -> str:
+    """Refuse an empty value: it is a shell variable that was not set, not a wish for the default."""
+    if not value.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return value
+
+
+def _path(value: str) -> Path:
+    return Path(_text(value))
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser of the whole command line, and that of each verb."""
     parser = _Parser(
         prog="sglforge",
         description="Build SGLang from pinned, patched sources, serve it, and prove that it decodes.",
@@ -208,7 +251,7 @@ def _parser() -> argparse.ArgumentParser:
         _doctor, _lock, _fetch, _patch, _plan, _build, _check, _install, _verify, _render, _smoke, _explain,
     ):  # fmt: skip
         add(verbs)
-    return parser
+    return parser, verbs.choices
 
 
 Verbs: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - argparse names it nowhere else
@@ -219,11 +262,11 @@ def _verb(verbs: Verbs, name: str, help_text: str) -> argparse.ArgumentParser:
     common = parser.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print the result as one JSON document on stdout")
     common.add_argument(
-        "--workspace", type=Path, metavar="DIR", help="default: $SGLFORGE_HOME, else the user data folder"
+        "--workspace", type=_path, metavar="DIR", help="default: $SGLFORGE_HOME, else the user data folder"
     )
     common.add_argument(
         "--catalog",
-        type=Path,
+        type=_path,
         metavar="DIR",
         help="folder with recipes/, patches/, locks/ (default: this checkout)",
     )
@@ -233,16 +276,16 @@ def _verb(verbs: Verbs, name: str, help_text: str) -> argparse.ArgumentParser:
 
 
 def _selecting(parser: argparse.ArgumentParser, *, machine: bool = True) -> None:
-    parser.add_argument("--stack", metavar="NAME", help="default: release-0.5.23 on cpu, main on sm120")
-    parser.add_argument("--target", metavar="NAME", default="auto", help="cpu, sm120 or auto (default)")
+    parser.add_argument("--stack", type=_text, metavar="NAME", help="default: release-0.5.23 on cpu, main on sm120")
+    parser.add_argument("--target", type=_text, metavar="NAME", default="auto", help="cpu, sm120 or auto (default)")
     if machine:
-        parser.add_argument("--facts", type=Path, metavar="FILE", help="host facts (JSON) instead of probing")
+        parser.add_argument("--facts", type=_path, metavar="FILE", help="host facts (JSON) instead of probing")
 
 
 def _online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offline", action="store_true", help="use only what was fetched before")
     parser.add_argument(
-        "--python", metavar="X.Y", help="Python minor of the environment (default: chosen from the lock)"
+        "--python", type=_text, metavar="X.Y", help="Python minor of the environment (default: chosen from the lock)"
     )
 
 
@@ -253,8 +296,10 @@ def _doctor(verbs: Verbs) -> None:
 def _lock(verbs: Verbs) -> None:
     parser = _verb(verbs, "lock", "Resolve sources and requirements to versions and hashes; writes locks/.")
     _selecting(parser)
-    parser.add_argument("--python", metavar="X.Y", help="lock only this Python minor again")
-    parser.add_argument("--update", nargs="*", metavar="PKG", help="resolve these requirements anew (none named: all)")
+    parser.add_argument("--python", type=_text, metavar="X.Y", help="lock only this Python minor again")
+    parser.add_argument(
+        "--update", type=_text, nargs="*", metavar="PKG", help="resolve these requirements anew (none named: all)"
+    )
 
 
 def _fetch(verbs: Verbs) -> None:
@@ -273,11 +318,13 @@ def _patch(verbs: Verbs) -> None:
     _online(parser)
     parser.add_argument("--diff", action="store_true", help="print the effective unified diff")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--topic", metavar="T", help="only this topic")
-    which.add_argument("--edit", metavar="T", help="make a tree to edit this topic in, and print where it is")
-    which.add_argument("--refresh", metavar="T", help="write this topic anew from the tree that --edit made")
-    parser.add_argument("--package", metavar="PKG", help="package of --tree (default: sglang), or of the topic")
-    parser.add_argument("--tree", type=Path, metavar="DIR", help="a source tree; a copy of it is patched")
+    which.add_argument("--topic", type=_text, metavar="T", help="only this topic")
+    which.add_argument("--edit", type=_text, metavar="T", help="make a tree to edit this topic in, and print where it is")
+    which.add_argument("--refresh", type=_text, metavar="T", help="write this topic anew from the tree that --edit made")
+    parser.add_argument(
+        "--package", type=_text, metavar="PKG", help="package of --tree (default: sglang), or of the topic"
+    )
+    parser.add_argument("--tree", type=_path, metavar="DIR", help="a source tree; a copy of it is patched")
 
 
 def _plan(verbs: Verbs) -> None:
@@ -291,7 +338,9 @@ def _build(verbs: Verbs) -> None:
     parser = _verb(verbs, "build", "Doctor, fetch, patch, build, check, install, smoke: ends with a proven server.")
     _selecting(parser)
     _online(parser)
-    parser.add_argument("packages", nargs="*", metavar="PKG", help="build only these packages; nothing is installed")
+    parser.add_argument(
+        "packages", type=_text, nargs="*", metavar="PKG", help="build only these packages; nothing is installed"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="parallel jobs of a compiler build")
     parser.add_argument("--keep", action="store_true", help="keep working folders")
     parser.add_argument("--prove", action="store_true", help="start and probe the server again, although proven")
@@ -300,7 +349,7 @@ def _build(verbs: Verbs) -> None:
 def _check(verbs: Verbs) -> None:
     parser = _verb(verbs, "check", "Judge wheel files against the target.")
     _selecting(parser)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("files", nargs="+", type=_path, metavar="FILE")
 
 
 def _install(verbs: Verbs) -> None:
@@ -319,9 +368,9 @@ def _verify(verbs: Verbs) -> None:
 def _render(verbs: Verbs) -> None:
     parser = _verb(verbs, "render", "Render a profile to a launch script.")
     _selecting(parser)
-    parser.add_argument("profile", metavar="PROFILE")
-    parser.add_argument("--format", default="bash", metavar="F", help="bash")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write files there (default: stdout)")
+    parser.add_argument("profile", type=_text, metavar="PROFILE")
+    parser.add_argument("--format", type=_text, default="bash", metavar="F", help="bash")
+    parser.add_argument("-o", "--output", type=_path, metavar="DIR", help="write files there (default: stdout)")
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value: port=31000")
     parser.add_argument("--env", metavar="NAME", help="environment to start from (default: <stack>.<target>)")
 
@@ -329,12 +378,12 @@ def _render(verbs: Verbs) -> None:
 def _smoke(verbs: Verbs) -> None:
     parser = _verb(verbs, "smoke", "Start the profile's server, probe it with real requests, judge.")
     _selecting(parser)
-    parser.add_argument("profile", nargs="?", metavar="PROFILE", help="default: the target's tiny model")
-    parser.add_argument("--probe", metavar="NAME,...", help="only these probes")
+    parser.add_argument("profile", type=_text, nargs="?", metavar="PROFILE", help="default: the target's tiny model")
+    parser.add_argument("--probe", type=_text, metavar="NAME,...", help="only these probes")
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value")
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
 
 
 def _explain(verbs: Verbs) -> None:
     parser = _verb(verbs, "explain", "Print the page of a finding.")
-    parser.add_argument("finding", metavar="CODE")
+    parser.add_argument("finding", type=_text, metavar="CODE")

@@ -33,11 +33,12 @@ class Verbosity(IntEnum):
 
 @dataclass(slots=True)
 class Step:
-    """A step that runs now; see :meth:`Console.step`."""
+    """A step that runs now; see :meth:`Console.step`. One that ends without an exception may still have ``failed``."""
 
     name: str
     console: Console
     summary: str = ""
+    failed: bool = False
     started: float = field(default_factory=time.monotonic)
     _last: float = 0.0
     bar: tuple[Progress, TaskID] | None = None
@@ -105,7 +106,7 @@ class Console:
         try:
             with self._bar(step):
                 yield step
-            outcome = "ok"
+            outcome = "FAIL" if step.failed else "ok"
         finally:
             seconds = time.monotonic() - step.started
             self.line(f"  {outcome:<4}  {name:<28} {step.summary}".rstrip() + f"  ({seconds:.1f} s)")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
+from sglforge.base.toml import Document
 from sglforge.config.model import Profile
+from sglforge.config.parse import validate
 from sglforge.errors import ConfigError
 
 
@@ -33,14 +36,12 @@ def override(profile: Profile, assignments: Sequence[str]) -> Profile:
             table[path[-1]] = _value(value)
         else:
             table.pop(path[-1], None)
-    from pydantic import ValidationError
-
     try:
-        return Profile.model_validate(data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise _invalid(", ".join(assignments), f"{place}: {first['msg']}") from None
+        return validate(Document(path=Path("--set"), data=data, text=""), Profile)
+    except ConfigError as error:
+        fault = error.findings[0]
+        message = fault.message.removesuffix(" in the file").replace("the file", "the profile")
+        raise _invalid(", ".join(assignments), message, hint=fault.hint) from None
 
 
 def _value(text: str) -> object:
@@ -50,9 +51,9 @@ def _value(text: str) -> object:
         return tomllib.loads(f"value = {json.dumps(text)}")["value"]
 
 
-def _invalid(assignment: str, why: str) -> ConfigError:
+def _invalid(assignment: str, why: str, *, hint: str = "") -> ConfigError:
     return ConfigError(
         code="override-invalid",
         message=f"--set {assignment}: {why}",
-        hint="keys are those of the profile file, for example: --set port=31000",
+        hint=hint or "keys are those of the profile file, for example: --set port=31000",
     )

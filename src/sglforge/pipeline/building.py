@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import sglforge
+from sglforge import plan as plans
 from sglforge.base import runrecord, scratch
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
+from sglforge.config import suggest
 from sglforge.errors import (
     CheckError,
     ConfigError,
@@ -41,6 +43,7 @@ def build(request: Request, console: Console) -> Outcome:
     """Doctor, then fetch, patch, build, check and store what is missing, install, and prove the server."""
     start = time.monotonic()
     selection = select(request, console)
+    _require_packages(request, selection)
     record = runrecord.start(request.workspace.runs)
     scratch.sweep(request.workspace)
     document: dict[str, object] = {
@@ -150,6 +153,7 @@ def verify(request: Request, console: Console) -> Outcome:
     with console.step(f"verify {environment.name}") as step:
         findings = verifying.full(environment, again=request.command("install"))
         step.say(f"{sum(len(built.files) for built in environment.receipt.built)} built files")
+        step.failed = verdict_of(findings) == "fail"
     for finding in findings:
         console.finding(finding)
     verdict = verdict_of(findings)
@@ -223,16 +227,26 @@ def _unsupported(planned: Planned, console: Console) -> tuple[Finding, ...]:
     return found
 
 
-def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:
-    wanted = request.words("packages")
-    known = {step.package: step for step in planned.plan.steps}
-    if unknown := [name for name in wanted if name not in known]:
+def _require_packages(request: Request, selection: Selection) -> None:
+    """Refuse names that the stack does not have for the target.
+
+    Raises ConfigError ``unknown-package``.
+    """
+    known = plans.packages(selection.stack, selection.target)
+    if unknown := [name for name in request.words("packages") if name not in known]:
         raise ConfigError(
             code="unknown-package",
-            message=f"the stack has no package {', '.join(unknown)} for this target",
-            hint=f"it has: {', '.join(known)}",
+            message=f"stack {selection.stack.name} has no package {', '.join(unknown)} "
+            f"for target {selection.target.name}",
+            context={"known": ", ".join(known)},
+            hint=suggest.hint(unknown[0], known),
         )
-    return tuple(known[name] for name in wanted) if wanted else planned.plan.steps
+
+
+def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:
+    wanted = request.words("packages")
+    by_name = {step.package: step for step in planned.plan.steps}
+    return tuple(by_name[name] for name in wanted) if wanted else planned.plan.steps
 
 
 def _wheels(

@@ -16,6 +16,7 @@ from sglforge.pipeline.select import Selection, select
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.provision.verify import quick
 from sglforge.smoke import stored
+from sglforge.smoke.probes import catalog
 from sglforge.smoke.verdict import SmokeReport
 
 
@@ -59,12 +60,14 @@ def render(request: Request, console: Console) -> Outcome:
 
 def smoke(request: Request, console: Console) -> Outcome:
     """Start the profile's server, probe it, judge, and store the verdict."""
+    words = request.option("probe", str)
+    probes = tuple(name.strip() for name in words.split(",")) if words else None
+    catalog.select(probes)  # an unknown name is told before anything is done
     selection = select(request, console)
     profile = _profile(request, selection)
     console.line(f"profile {profile.name}: {profile.description}")
     environment = installed(request, selection)
     record = runrecord.start(request.workspace.runs)
-    probes = request.option("probe", str)
     report = prove(
         request,
         selection,
@@ -72,7 +75,7 @@ def smoke(request: Request, console: Console) -> Outcome:
         environment,
         record,
         console,
-        probes=tuple(name.strip() for name in probes.split(",")) if probes else None,
+        probes=probes,
     )
     document = {**report.to_json(), "run": record.id}
     record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
@@ -105,6 +108,7 @@ def prove(
         )
         passed = sum(result.verdict == "pass" for result in report.probes)
         step.say(f"{report.verdict}, {passed} of {len(report.probes)} probes passed")
+        step.failed = exit_code(report) != 0
     for finding in report.findings:
         console.finding(finding)
     if probes is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sglforge import plan as plans
@@ -10,6 +10,7 @@ from sglforge.base import files, runrecord
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.scratch import working_folder
+from sglforge.config import suggest
 from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump_lock, lock_path
 from sglforge.config.model import GitSource, SdistSource, WheelSource
 from sglforge.errors import ConfigError, Finding, LockError, PatchError, Severity, verdict_of
@@ -17,7 +18,7 @@ from sglforge.host import package_index
 from sglforge.patches.result import PatchResult
 from sglforge.patches.series import apply_series, load_series
 from sglforge.pipeline.request import Outcome, Request
-from sglforge.pipeline.select import Planned, plan, select
+from sglforge.pipeline.select import Planned, Selection, plan, select
 from sglforge.plan import Step
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.resolve import resolve, resolve_build
@@ -38,6 +39,7 @@ def lock(request: Request, console: Console) -> Outcome:
     selection = select(request, console)
     path = lock_path(selection.catalog.root, selection.stack.name, selection.target.name)
     previous = selection.lock() if path.is_file() else None
+    _require_names(request.words("update"), selection, previous)
     locations = package_index.read()
     uv = open_uv(locations)
     minors = selection.environment.pythons
@@ -169,11 +171,8 @@ def patch(request: Request, console: Console) -> Outcome:
     if edited := request.option("refresh", str):
         return editing.refresh(request, console, edited)
     topic = request.option("topic", str)
-    with working_folder(request.workspace, "patch") as folder:
-        if tree := request.option("tree", Path):
-            results = {_package(request): _patch_copy(request, tree, folder / "tree", topic)}
-        else:
-            results = _patch_sources(request, console, folder, topic)
+    tree = request.option("tree", Path)
+    results = _patch_copy(request, tree, topic) if tree else _patch_sources(request, console, topic)
     findings = tuple(finding for result in results.values() for finding in result.findings)
     for finding in findings:
         console.finding(finding)
@@ -224,8 +223,21 @@ def bring(
     return archive
 
 
-def _patch_sources(request: Request, console: Console, folder: Path, topic: str | None) -> dict[str, PatchResult]:
+def _plan_with(topic: str | None, request: Request, console: Console) -> Planned:
+    """Return the plan whose series has a topic, if one is named."""
     planned = plan(request, select(request, console))
+    known = [entry.name for series in planned.series.values() for entry in series.topics]
+    if topic and topic not in known:
+        raise ConfigError(
+            code="unknown-topic",
+            message=f"no series of the stack has a topic `{topic}`",
+            hint=suggest.hint(topic, known),
+        )
+    return planned
+
+
+def _patch_sources(request: Request, console: Console, topic: str | None) -> dict[str, PatchResult]:
+    planned = _plan_with(topic, request, console)
     locations = package_index.read()
     results = {}
     for step in planned.plan.steps:
@@ -235,35 +247,33 @@ def _patch_sources(request: Request, console: Console, folder: Path, topic: str 
         archive = bring(step, planned, request, console, locations)
         if archive is None or step.locked is None:
             continue
-        with console.step(f"patch {step.package}") as shown:
+        with console.step(f"patch {step.package}") as shown, working_folder(request.workspace, "patch") as folder:
             tree = unpack(archive.path, folder / step.package)
             results[step.package] = apply_series(series, tree, version=step.locked.version, topic=topic)
             shown.say(_states(results[step.package]))
+            shown.failed = verdict_of(results[step.package].findings) == "fail"
     if not results:
         raise ConfigError(
-            code="unknown-topic" if topic else "nothing-to-patch",
-            message=f"no series of the stack has a topic `{topic}`"
-            if topic
-            else "no package of the stack has a series",
+            code="nothing-to-patch",
+            message="no package of the stack that is not a folder of the catalog has a series",
             hint="topics are the folders in patches/<package>/",
         )
     return results
 
 
-def _patch_copy(request: Request, tree: Path, copy: Path, topic: str | None) -> PatchResult:
-    series = load_series(request.catalog_root, _package(request))
+def _patch_copy(request: Request, tree: Path, topic: str | None) -> dict[str, PatchResult]:
+    package = request.option("package", str) or "sglang"
+    series = load_series(request.catalog_root, package)
     if series is None:
         raise ConfigError(
             code="nothing-to-patch",
-            message=f"there is no patch series for {_package(request)}",
+            message=f"there is no patch series for {package}",
             hint="name the package with --package",
         )
-    copy_folder(tree, copy)
-    return apply_series(series, copy, version=tree_version(tree), topic=topic, origin=tree)
-
-
-def _package(request: Request) -> str:
-    return request.option("package", str) or "sglang"
+    with working_folder(request.workspace, "patch") as folder:
+        copy_folder(tree, folder / "tree")
+        result = apply_series(series, folder / "tree", version=tree_version(tree), topic=topic, origin=tree)
+    return {package: result}
 
 
 def _patch_text(results: Mapping[str, PatchResult], *, diff: bool) -> str:
@@ -279,6 +289,26 @@ def _patch_text(results: Mapping[str, PatchResult], *, diff: bool) -> str:
 def _states(result: PatchResult) -> str:
     states = [topic.state.value for topic in result.topics]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+def _require_names(names: Sequence[str], selection: Selection, previous: Lock | None) -> None:
+    """Refuse requirements that neither stack nor lock has: a typing error would keep every pin.
+
+    Raises ConfigError ``unknown-package``.
+    """
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    known = {canonicalize_name(Requirement(line).name) for line in selection.environment.requirements}
+    known |= {
+        canonicalize_name(pin.name) for entry in (previous.pythons if previous else []) for pin in entry.requirements
+    }
+    if unknown := [name for name in names if canonicalize_name(name) not in known]:
+        raise ConfigError(
+            code="unknown-package",
+            message=f"neither stack {selection.stack.name} nor its lock has a requirement {', '.join(unknown)}",
+            hint=suggest.hint(unknown[0], known),
+        )
 
 
 def _updates_all(request: Request) -> bool:

@@ -26,6 +26,14 @@ def test_a_step_that_fails_says_so_and_the_error_goes_on() -> None:
     assert out.getvalue().startswith("  FAIL  build")
 
 
+def test_a_step_that_ended_badly_without_an_exception_says_so() -> None:
+    out = io.StringIO()
+    with Console(stream=out).step("patch") as step:
+        step.say("1 conflict")
+        step.failed = True
+    assert out.getvalue().startswith("  FAIL  patch")
+
+
 def test_a_long_step_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "ALIVE_EVERY_S", 0.0)
     out = io.StringIO()

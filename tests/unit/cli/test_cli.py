@@ -50,6 +50,52 @@ def test_a_wrong_command_line_is_a_fault_with_a_hint(words: list[str]) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["biuld"], "no verb `biuld`", "did you mean `build`?"),
+        (["build", "--tagret", "cpu"], "`--tagret", "did you mean `--target`? (sglforge build --help)"),
+        (["plan", "--zzz"], "`--zzz`", "sglforge plan --help"),
+        (["plan", "stray"], "`stray`", "sglforge plan --help"),
+        (["--json", "plan"], "before the verb", "come after"),
+        (["build", "--python", ""], "--python: it is empty", "sglforge build --help"),
+        (["smoke", "--probe="], "--probe: it is empty", "sglforge smoke --help"),
+        (["smoke", ""], "PROFILE: it is empty", "sglforge smoke --help"),
+        (["plan", "--workspace", " "], "--workspace: it is empty", "sglforge plan --help"),
+    ],
+)
+def test_the_hint_about_a_wrong_command_line_is_of_use(
+    words: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert cli.run(words) == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    talk = capsys.readouterr().err
+    assert message in talk
+    assert hint in talk
+    assert "[usage]" in talk
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["smoke", "--probe", "started,fatcs"], "unknown-probe"),
+        (["build", "sglagn"], "unknown-package"),
+        (["lock", "--update", "pydantc"], "unknown-package"),
+        (["patch", "--topic", "cpu-overlap"], "unknown-topic"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told_before_anything_is_done(
+    words: list[str], code: str, tmp_path: Path
+) -> None:
+    done = sglforge(*words, "--target", "cpu", "--workspace", tmp_path / "workspace")
+    assert done.returncode == 2, done.stderr
+    assert f"[{code}]" in done.stderr
+    assert not (tmp_path / "workspace").exists()
+
+
 def test_with_json_stdout_is_one_document_also_when_it_fails(tmp_path: Path) -> None:
     done = sglforge("plan", "--json", "--stack", "release-0.5.22", "--target", "cpu", "--workspace", tmp_path)
     assert done.returncode == 2
@@ -66,6 +112,14 @@ def test_doctor_prints_facts_and_a_verdict(tmp_path: Path) -> None:
     assert document["facts"]["cores"] >= 1
     assert (document["stack"], document["target"]) == ("release-0.5.23", "cpu")
     assert done.returncode == 0
+
+
+def test_doctor_refuses_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = sglforge("doctor", "--json", "--target", "cpu", "--workspace", blocked)
+    assert done.returncode == 4
+    assert "workspace-unusable" in codes(done)
 
 
 def test_doctor_judges_facts_from_a_file(tmp_path: Path) -> None:

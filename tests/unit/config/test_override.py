@@ -76,3 +76,14 @@ def test_what_does_not_fit_is_named(assignment: str, word: str) -> None:
         override(PROFILE, (assignment,))
     assert caught.value.code == "override-invalid"
     assert word in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "nearest"),
+    [("prot=1", "`port`"), ("speculation.num-stepz=1", "`num-steps`"), ("flgas.x=1", "`flags`")],
+)
+def test_a_key_that_does_not_exist_is_told_with_the_nearest(assignment: str, nearest: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override(PROFILE, (assignment,))
+    assert "unknown key" in caught.value.message
+    assert caught.value.hint == f"did you mean {nearest}?"
