@@ -319,8 +319,12 @@ def _patch(verbs: Verbs) -> None:
     parser.add_argument("--diff", action="store_true", help="print the effective unified diff")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--topic", type=_text, metavar="T", help="only this topic")
-    which.add_argument("--edit", type=_text, metavar="T", help="make a tree to edit this topic in, and print where it is")
-    which.add_argument("--refresh", type=_text, metavar="T", help="write this topic anew from the tree that --edit made")
+    which.add_argument(
+        "--edit", type=_text, metavar="T", help="make a tree to edit this topic in, and print where it is"
+    )
+    which.add_argument(
+        "--refresh", type=_text, metavar="T", help="write this topic anew from the tree that --edit made"
+    )
     parser.add_argument(
         "--package", type=_text, metavar="PKG", help="package of --tree (default: sglang), or of the topic"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sglforge.base import files
 from sglforge.base.console import Console
+from sglforge.base.scratch import working_folder
 from sglforge.errors import ConfigError, Finding, PatchError, Severity, verdict_of
 from sglforge.host import package_index
 from sglforge.patches import worktree
@@ -16,7 +17,7 @@ from sglforge.patches.remake import as_diff
 from sglforge.patches.series import Series, load_series
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import plan, select
-from sglforge.pipeline.sources import bring, scratch
+from sglforge.pipeline.sources import bring
 from sglforge.sources.paths import copy_folder
 from sglforge.sources.unpack import unpack
 from sglforge.trees.version import tree_version
@@ -62,7 +63,7 @@ def refresh(request: Request, console: Console, topic: str) -> Outcome:
             where=str(folder),
             hint=f"nox -s patch -- --edit {topic}",
         )
-    with scratch(request.workspace) as working:
+    with working_folder(request.workspace, "edit") as working:
         base, goal = worktree.drafts(tree, working / "base")
         try:
             written = refresh_topic(series.named(topic), base, goal, tree.version)
