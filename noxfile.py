@@ -30,6 +30,7 @@ VERBS = {
     "lock": "Resolve sources and requirements to versions and hashes; writes locks/.",
     "fetch": "Fetch and verify everything a build needs; afterwards --offline works.",
     "patch": "Apply the patch series and check its contracts (--diff, --tree DIR).",
+    "drift": "Try the patch series on the released versions of SGLang; print the matrix.",
     "plan": "Show what would be built and why (--explain).",
     "build": "Build, install, serve and prove; a second time, cite the stored proof.",
     "check": "Judge wheel files.",

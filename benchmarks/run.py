@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import cold, installing, machine, noop, patching, serving
+from benchmarks import cold, drift, installing, machine, noop, patching, serving
 from benchmarks.measure import BenchError
 from benchmarks.setting import Setting
 
@@ -25,6 +25,7 @@ from sglforge.errors import SglforgeError
 FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "noop": noop.measure,
     "patching": patching.measure,
+    "drift": drift.measure,
     "install": installing.measure,
     "serving": serving.measure,
     "cold": cold.measure,

@@ -248,7 +248,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     parser.add_argument("--version", action="version", version=f"sglforge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     for add in (
-        _doctor, _lock, _fetch, _patch, _plan, _build, _check, _install, _verify, _render, _smoke, _explain,
+        _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _check, _install, _verify, _render, _smoke, _explain,
     ):  # fmt: skip
         add(verbs)
     return parser, verbs.choices
@@ -329,6 +329,49 @@ def _patch(verbs: Verbs) -> None:
         "--package", type=_text, metavar="PKG", help="package of --tree (default: sglang), or of the topic"
     )
     parser.add_argument("--tree", type=_path, metavar="DIR", help="a source tree; a copy of it is patched")
+    parser.add_argument(
+        "--drift",
+        dest="versions",
+        nargs="*",
+        type=_text,
+        metavar="V,V,...",
+        help="try the series on locked releases instead (none named: the final ones; all): see sglforge drift",
+    )
+    _drifting(parser)
+
+
+def _drift(verbs: Verbs) -> None:
+    parser = _verb(verbs, "drift", "Apply a series to many released versions, in memory; print the matrix.")
+    parser.add_argument(
+        "versions",
+        nargs="*",
+        type=_text,
+        metavar="VERSION",
+        help="locked releases; final (default): the last upload of every version; all: every one",
+    )
+    parser.add_argument("--topic", type=_text, metavar="T", help="only this topic")
+    parser.add_argument("--package", type=_text, metavar="PKG", default="sglang", help="whose series (default: sglang)")
+    parser.add_argument("--offline", action="store_true", help="use only what was fetched before")
+    parser.add_argument(
+        "--lock",
+        nargs="+",
+        type=_text,
+        metavar="VERSION",
+        help="pin these releases in locks/releases.<package>.toml; try nothing",
+    )
+    _drifting(parser)
+
+
+def _drifting(parser: argparse.ArgumentParser) -> None:
+    matrix = parser.add_argument_group("drift matrix")
+    matrix.add_argument("--svg", type=_path, metavar="FILE", help="draw it there too")
+    matrix.add_argument(
+        "--expect",
+        type=_path,
+        metavar="FILE",
+        help="the expected states (default: patches/<package>/drift.json, where it is)",
+    )
+    matrix.add_argument("--update", action="store_true", help="write the states that are found into that file")
 
 
 def _plan(verbs: Verbs) -> None:

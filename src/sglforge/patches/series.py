@@ -23,7 +23,7 @@ from sglforge.patches.model import SeriesFile
 from sglforge.patches.quilt import Entry, load_patch, read_series, unlisted
 from sglforge.patches.result import Fate, PatchResult, TopicResult, TopicState
 from sglforge.patches.topic import Topic
-from sglforge.patches.treeid import tree_id
+from sglforge.patches.treeid import Blobs, blob, blobs, tree_id, tree_id_of
 
 SERIES_FILE = "series.toml"
 FORMAT = 1
@@ -99,13 +99,29 @@ def load_series(root: Path, package: str) -> Series | None:
 
 
 def apply_series(
-    series: Series, tree: Path, *, version: str, topic: str | None = None, origin: Path | None = None
+    series: Series,
+    tree: Path,
+    *,
+    version: str,
+    topic: str | None = None,
+    origin: Path | None = None,
+    write: bool = True,
+    known: Blobs | None = None,
 ) -> PatchResult:
     """Apply a series, or one topic of it, to a tree of an upstream version, in place.
 
     ``origin`` is the folder that the tree is a copy of: its git history, if it has one, says what took an anchor away.
     Edits and contracts work in memory. The tree is written when every topic that is for the version applied or is
     upstream already, and is left byte for byte as it was otherwise. Each fault is a finding of the result.
+
+    Args:
+        series: The topics.
+        tree: The tree's root.
+        version: The upstream version that it is.
+        topic: The one topic to apply; None for all.
+        origin: The folder that the tree is a copy of.
+        write: False leaves the tree alone; the result is the same, its tree id that of the tree as it would be.
+        known: The blobs of the tree, where somebody has them already and nothing is written.
 
     Raises ConfigError ``unknown-topic``; PatchError ``tree-missing``, ``tree-unreadable``, ``git-missing`` and
     ``patch-not-written``.
@@ -131,8 +147,13 @@ def apply_series(
         return PatchResult(topics=tuple(results), tree_id=None, diff="", findings=tuple(findings))
     changed = {file: draft.changed[file] for file in draft.since(upstream)}
     diff = "".join(unified(file, upstream.read(file), state) for file, state in changed.items())
-    draft.checkout.write(changed)
-    return PatchResult(topics=tuple(results), tree_id=tree_id(draft.checkout.root), diff=diff, findings=tuple(findings))
+    if write:
+        draft.checkout.write(changed)
+        made = tree_id(draft.checkout.root)
+    else:
+        after = {name: blob(file.raw, executable=file.executable) if file else None for name, file in changed.items()}
+        made = tree_id_of(known or blobs(draft.checkout.root), changed=after)
+    return PatchResult(topics=tuple(results), tree_id=made, diff=diff, findings=tuple(findings))
 
 
 def _apply(topic: Topic, draft: Draft, version: str) -> Draft:

@@ -18,6 +18,7 @@ MODULES = {
     "lock": "sources",
     "fetch": "sources",
     "patch": "sources",
+    "drift": "drifting",
     "build": "building",
     "check": "building",
     "install": "building",

@@ -162,10 +162,21 @@ def fetch(request: Request, console: Console) -> Outcome:
 def patch(request: Request, console: Console) -> Outcome:
     """Apply patch series to the stack's sources, or to a copy of a tree, and check their contracts.
 
-    Or make a tree to edit a topic in, or write a topic anew from one.
+    With ``--drift`` it is the verb ``drift`` on these versions; or it makes a tree to edit a topic in, or writes a
+    topic anew from one.
     """
-    from sglforge.pipeline import editing
+    from sglforge.pipeline import drifting, editing
 
+    if request.options.get("versions") is not None:
+        if request.option("tree", Path):
+            raise ConfigError(
+                code="usage", message="--drift tries released versions, --tree one tree", hint="give one of the two"
+            )
+        return drifting.drift(request, console)
+    if unused := [name for name in ("svg", "expect", "update") if request.options.get(name)]:
+        raise ConfigError(
+            code="usage", message=f"--{unused[0]} belongs to a drift matrix", hint="add --drift, or use sglforge drift"
+        )
     if wanted := request.option("edit", str):
         return editing.edit(request, console, wanted)
     if edited := request.option("refresh", str):

@@ -45,7 +45,33 @@ def fetch(
     Raises LockError ``no-file-for-python``; FetchError ``offline-missing``, ``not-on-index``,
     ``hash-mismatch`` and those of :func:`sglforge.base.download.download`.
     """
-    wanted = choose(locked, python_minor)
+    return fetch_file(
+        choose(locked, python_minor),
+        locked,
+        package=package,
+        locations=locations,
+        workspace=workspace,
+        offline=offline,
+        progress=progress,
+        lock=lock,
+    )
+
+
+def fetch_file(
+    wanted: LockedFile,
+    locked: LockedSource,
+    *,
+    package: str,
+    locations: IndexLocations,
+    workspace: Workspace,
+    offline: bool = False,
+    progress: Progress | None = None,
+    lock: Path | None = None,
+) -> SourceArchive:
+    """Return one file of a locked source, whether or not it fits a Python of this machine.
+
+    Arguments and errors are those of :func:`fetch`; ``wanted`` is the file.
+    """
     sha256 = Sha256(wanted.sha256)
     path = workspace.sources / sha256 / wanted.name
     archive = SourceArchive(package=package, path=path, sha256=sha256)

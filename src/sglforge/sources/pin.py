@@ -16,6 +16,8 @@ from sglforge.sources.index import find_files
 from sglforge.sources.model import IndexFile
 from sglforge.sources.tags import rank, supported_tags
 
+_STANDS_FOR_ALL = "cp311"
+
 
 def pin(source: WheelSource | SdistSource, pythons: Sequence[str], locations: IndexLocations) -> LockedSource:
     """Return the files of a release that this machine's Pythons need, with their hashes.
@@ -41,6 +43,29 @@ def pin(source: WheelSource | SdistSource, pythons: Sequence[str], locations: In
         version=source.version,
         files=[LockedFile(name=name, sha256=_hash(name, offered, locations)) for name in names],
     )
+
+
+def pin_release(project: str, version: str, locations: IndexLocations) -> LockedFile:
+    """Return the wheel of a release that stands for it on every machine: the pure one, else one for cp311.
+
+    The sources of a release are the same in all its wheels; so that everybody looks at the same file, it is the
+    one for the oldest Python that sglforge runs on, on x86-64 Linux.
+
+    Raises LockError ``no-wheel-for-python`` and ``ambiguous-file``; FetchError where nothing can be found or read.
+    """
+    offered = find_files(locations, project, version)
+    wheels = sorted({file.name for file in offered if file.name.endswith(".whl")})
+    pure = [name for name in wheels if name.endswith("-none-any.whl")]
+    fitting = [name for name in wheels if f"-{_STANDS_FOR_ALL}-" in name and name.endswith("x86_64.whl")]
+    if not pure + fitting:
+        raise LockError(
+            code="no-wheel-for-python",
+            message=f"{project} {version} has neither a pure wheel nor one for {_STANDS_FOR_ALL} on x86-64",
+            context={"offered": ", ".join(wheels) or "no wheel"},
+            hint="lock the releases that have one",
+        )
+    name = (pure + fitting)[0]
+    return LockedFile(name=name, sha256=_hash(name, offered, locations))
 
 
 def _best_wheel(source: WheelSource, offered: Sequence[IndexFile], minor: str) -> str:

@@ -82,8 +82,10 @@ class ArgumentSchema:
             return found
         longer = sorted(known for known in by_option if known.startswith(option)) if len(option) > 2 else []
         message = f"SGLang {self.version} has no option {option}"
-        if longer:
-            message += f"; argparse may take it for {' or '.join(longer[:5])}"
+        if len(longer) == 1:
+            message += f"; argparse takes it for {longer[0]}, as long as no other option begins with it"
+        elif longer:
+            message += f"; {len(longer)} begin with it: {', '.join(longer[:5])}"
         raise RenderError(
             code="unknown-option",
             message=message,

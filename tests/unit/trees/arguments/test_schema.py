@@ -44,12 +44,13 @@ def test_every_option_string_leads_to_its_argument(tree: Path, workspace: Worksp
     [
         (
             "--tensor-parallel",
-            "argparse may take it for --tensor-parallel-size",
+            "argparse takes it for --tensor-parallel-size",
             "write --tensor-parallel-size in full",
         ),
         ("--load_format", "no option --load_format", "did you mean `--load-format`?"),
-        ("--contxt-length", "no option --contxt-length", "did you mean `--context-length`?"),
+        ("--contexts-length", "no option --contexts-length", "did you mean `--context-length`?"),
         ("load-format", "no option load-format", "did you mean `--load-format`?"),
+        ("--m", "5 begin with it: --marked, --max-tokens, --mode, --model, --model-path", "did you mean"),
         ("--zzz", "no option --zzz", "--help"),
         ("", "no option", "--help"),
     ],

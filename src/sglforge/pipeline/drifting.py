@@ -1,0 +1,179 @@
+"""The verb about drift: a series of patches on many upstream versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from sglforge.base.console import Console, Step
+from sglforge.base.files import write_text
+from sglforge.base.ids import Sha256
+from sglforge.base.index_locations import IndexLocations
+from sglforge.config.releases import Release, Releases, dump_releases, merged, read_releases, releases_path
+from sglforge.errors import ConfigError, Finding, LockError, PatchError, verdict_of
+from sglforge.host import package_index
+from sglforge.patches import drift as matrices
+from sglforge.patches.drift import Column, Matrix
+from sglforge.patches.heatmap import svg
+from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.upstream import kept_tree, upstream_tree
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.sources.fetch import fetch_file
+from sglforge.sources.model import SourceArchive
+from sglforge.sources.pin import pin_release
+
+
+def drift(request: Request, console: Console) -> Outcome:
+    """Apply a package's series to the trees of many versions, in memory, and compare with what is expected.
+
+    Each version's archive is fetched by its locked hash and unpacked once; the trees are never written.
+
+    Raises ConfigError ``nothing-to-patch``, ``unknown-release`` and ``unknown-topic``; PatchError for a series that
+    is corrupt and ``drift-file-invalid``; LockError, FetchError.
+    """
+    package = request.option("package", str) or "sglang"
+    if versions := _words(request, "lock"):
+        return _lock(request, console, package, versions)
+    series = load_series(request.catalog_root, package)
+    if series is None:
+        raise ConfigError(
+            code="nothing-to-patch",
+            message=f"there is no patch series for {package}",
+            hint="name the package with --package",
+        )
+    topic = request.option("topic", str)
+    topics = (series.named(topic).name,) if topic else tuple(entry.name for entry in series.topics)
+    locked = read_releases(releases_path(request.catalog_root, package))
+    locations = cache(package_index.read)  # it asks pip, which takes longer than a version: only where one is fetched
+    columns = tuple(
+        _column(release, locked, series, request, console, locations)
+        for release in locked.chosen(_words(request, "versions"))
+    )
+    matrix = Matrix(package=package, topics=topics, columns=columns)
+    findings, recorded = _judged(request, matrix, series, whole=topic is None)
+    for finding in findings:
+        console.finding(finding)
+    if picture := request.option("svg", Path):
+        _write(picture, svg(matrix))
+    verdict = verdict_of(findings)
+    document = {
+        "schema": 1,
+        "verdict": verdict,
+        "findings": [finding.to_json() for finding in findings],
+        **matrix.to_json(),
+        "expected": str(recorded) if recorded else None,
+    }
+    return Outcome(
+        document=document,
+        text=matrices.text_of(matrix),
+        exit_code=PatchError.exit_code if verdict == "fail" else 0,
+    )
+
+
+def _column(
+    release: Release,
+    locked: Releases,
+    series: Series,
+    request: Request,
+    console: Console,
+    locations: Callable[[], IndexLocations],
+) -> Column:
+    """Return what the series does to one version."""
+    with console.step(f"drift {release.version}") as shown:
+        sha256 = Sha256(release.file.sha256)
+        tree = kept_tree(sha256, request.workspace)
+        if tree is None:
+            archive = _fetched(release, locked, series.package, request, shown, locations())
+            tree = upstream_tree(archive, request.workspace)
+        result = apply_series(
+            series,
+            tree.root,
+            version=release.version,
+            topic=request.option("topic", str),
+            write=False,
+            known=tree.blobs,
+        )
+        states = [entry.state.value for entry in result.topics]
+        shown.say(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
+        return matrices.column(
+            result, package=series.package, version=release.version, file=release.file.name, sha256=sha256
+        )
+
+
+def _fetched(
+    release: Release, locked: Releases, package: str, request: Request, shown: Step, locations: IndexLocations
+) -> SourceArchive:
+    def progress(done: int, total: int | None) -> None:
+        shown.progress(done, total, note=f"{done / 1e6:.1f} MB")
+
+    return fetch_file(
+        release.file,
+        locked.source(release),
+        package=package,
+        locations=locations,
+        workspace=request.workspace,
+        offline=request.offline,
+        progress=progress,
+        lock=releases_path(request.catalog_root, package),
+    )
+
+
+def _judged(
+    request: Request, matrix: Matrix, series: Series, *, whole: bool
+) -> tuple[tuple[Finding, ...], Path | None]:
+    """Compare with what is recorded, or record it; without a record every fault counts. Return the record's path."""
+    named = request.option("expect", Path)
+    path = named or request.catalog_root / "patches" / matrix.package / matrices.EXPECTATION_FILE
+    if request.flag("update"):
+        before = matrices.read_expectation(path) if path.is_file() else None
+        topics = [topic.name for topic in series.topics]
+        _write(path, matrices.updated(matrix, before, topics=topics))
+    elif named is None and not path.is_file():
+        return tuple(matrices.faults(matrix)), None
+    expectation = matrices.read_expectation(path)
+    return tuple(matrices.unexpected(matrix, expectation, where=path, whole=whole)), path
+
+
+def _lock(request: Request, console: Console, package: str, versions: Sequence[str]) -> Outcome:
+    """Pin the file of each version, beside those that are locked already."""
+    path = releases_path(request.catalog_root, package)
+    before = read_releases(path) if path.is_file() else None
+    project = before.project if before else package
+    locations = package_index.read()
+    new = []
+    for version in versions:
+        with console.step(f"pin {project} {version}") as shown:
+            new.append(Release(version=version, file=pin_release(project, version, locations)))
+            shown.say(new[-1].file.name)
+    text = dump_releases(merged(project, before.releases if before else (), new))
+    changed = not path.is_file() or path.read_text(encoding="utf-8") != text
+    try:
+        if changed:
+            write_text(path, text)
+    except OSError as error:
+        raise LockError(
+            code="lock-not-written",
+            message=f"cannot write the lock: {error.strerror}",
+            where=str(path),
+            hint="run it in a checkout that you may write to",
+        ) from error
+    document = {"schema": 1, "verdict": "pass", "findings": [], "lock": str(path), "changed": changed}
+    return Outcome(document=document, text=f"{path} {'written' if changed else 'unchanged'}")
+
+
+def _words(request: Request, name: str) -> tuple[str, ...]:
+    """Return the words of an option that may hold several, with commas or spaces between them."""
+    return tuple(word for words in request.words(name) for word in words.split(",") if word)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ConfigError(
+            code="output-not-written",
+            message=f"cannot write {path}: {error.strerror}",
+            where=str(path),
+            hint="name a file in a folder that you may write to",
+        ) from error
