@@ -16,6 +16,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.config import suggest
+from sglforge.config.model import Profile
 from sglforge.errors import (
     CheckError,
     ConfigError,
@@ -37,6 +38,8 @@ from sglforge.provision import verify as verifying
 from sglforge.provision.receipt import Environment
 from sglforge.provision.uv import open_uv
 from sglforge.smoke import stored
+from sglforge.smoke.stored import Proof
+from sglforge.smoke.verdict import SmokeReport
 
 
 def build(request: Request, console: Console) -> Outcome:
@@ -104,22 +107,41 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     environment = _install(planned, wheels, request, record, console, current=current)
     document["environment"] = _environment(environment)
     profile = serving.default_profile(selection)
-    proof = stored.read(request.workspace, serving.proof_key(request, selection, profile, environment))
-    if proof and not request.flag("prove"):
+    proof = _proof(request, selection, profile, environment, record, console)
+    if isinstance(proof, Proof):
         document["smoke"] = {**proof.report, "cited": True, "age_seconds": round(proof.age_s)}
         document["verdict"] = proof.report["verdict"]
         console.line(f"  ok    smoke {profile.name:<22} {proof.describe()}")
         text = f"nothing to do; {environment.path} is built and proven ({proof.describe()})"
         return Outcome(document=document, text=text)
-    report = serving.prove(request, selection, profile, environment, record, console)
-    findings = (*remarks, *report.findings)
+    findings = (*remarks, *proof.findings)
     document |= {
-        "smoke": {**report.to_json(), "cited": False},
-        "verdict": report.verdict,
+        "smoke": {**proof.to_json(), "cited": False},
+        "verdict": proof.verdict,
         "findings": [finding.to_json() for finding in findings],
     }
-    text = f"{serving.report_text(report)}\nenvironment {environment.path}"
-    return Outcome(document=document, text=text, exit_code=serving.exit_code(report))
+    text = f"{serving.report_text(proof)}\nenvironment {environment.path}"
+    return Outcome(document=document, text=text, exit_code=serving.exit_code(proof))
+
+
+def _proof(
+    request: Request,
+    selection: Selection,
+    profile: Profile,
+    environment: Environment,
+    record: RunRecord,
+    console: Console,
+) -> Proof | SmokeReport:
+    """Return the stored proof, also one that another run comes to while we wait for it, else prove the server."""
+    key = serving.proof_key(request, selection, profile, environment)
+
+    def known() -> Proof | None:
+        return None if request.flag("prove") else stored.read(request.workspace, key)
+
+    if proof := known():
+        return proof
+    with serving.reserved(environment, request, console):
+        return known() or serving.prove(request, selection, profile, environment, record, console)
 
 
 def install(request: Request, console: Console) -> Outcome:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sglforge.base import runrecord
 from sglforge.base.console import Console
+from sglforge.base.exclusive import exclusive
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile
 from sglforge.config.override import override
@@ -13,6 +15,7 @@ from sglforge.errors import ConfigError, InstallError, SmokeError
 from sglforge.launch.threshold import ServedTree
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Selection, select
+from sglforge.provision.install import environment_lock
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.provision.verify import quick
 from sglforge.smoke import stored
@@ -68,15 +71,8 @@ def smoke(request: Request, console: Console) -> Outcome:
     console.line(f"profile {profile.name}: {profile.description}")
     environment = installed(request, selection)
     record = runrecord.start(request.workspace.runs)
-    report = prove(
-        request,
-        selection,
-        profile,
-        environment,
-        record,
-        console,
-        probes=probes,
-    )
+    with reserved(environment, request, console):
+        report = prove(request, selection, profile, environment, record, console, probes=probes)
     document = {**report.to_json(), "run": record.id}
     record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
     return Outcome(document=document, text=report_text(report), exit_code=exit_code(report))
@@ -114,6 +110,12 @@ def prove(
     if probes is None:
         stored.write(request.workspace, proof_key(request, selection, profile, environment), report, run=record.id)
     return report
+
+
+def reserved(environment: Environment, request: Request, console: Console) -> AbstractContextManager[None]:
+    """Keep others from making an environment again, or from proving it, while a server runs in it; wait for them."""
+    lock = environment_lock(request.workspace, environment.receipt.environment_key)
+    return exclusive(lock, waiting=lambda note: console.line(f"  ..  {note}"))
 
 
 def proof_key(request: Request, selection: Selection, profile: Profile, environment: Environment) -> str:

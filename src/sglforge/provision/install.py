@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from sglforge.base import files, proc
+from sglforge.base.exclusive import exclusive
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Runner
@@ -19,8 +18,6 @@ from sglforge.provision.progress import Progress, silent
 from sglforge.provision.python import Interpreter
 from sglforge.provision.receipt import RECEIPT, Environment, read_environment, write_receipt
 from sglforge.provision.verify import quick
-
-LOCK_TIMEOUT_S = 1800.0
 
 Check = Callable[[Environment], tuple[Finding, ...]]
 
@@ -75,7 +72,7 @@ def install(
     folder = workspace.environments / plan.environment_key
     from sglforge.provision.make import make_environment
 
-    with exclusive(workspace.locks / f"environment-{plan.environment_key}", progress=progress):
+    with exclusive(environment_lock(workspace, plan.environment_key), waiting=lambda note: progress(note=note)):
         before = _read(folder, name)
         changes = check(before) if before else ()
         if before and not changes:  # another run has made it meanwhile
@@ -105,6 +102,11 @@ def install(
     )
 
 
+def environment_lock(workspace: Workspace, key: BuildKey) -> Path:
+    """Return the lock of whoever makes an environment or serves from it to prove it."""
+    return workspace.locks / f"environment-{key}"
+
+
 def current_environment(folder: Path, name: str, *, check: Check = quick) -> Environment | None:
     """Return the environment in a folder if it is finished and unchanged, with the name pointing at it.
 
@@ -128,45 +130,6 @@ def _named(environment: Environment) -> Environment:
     if not (link.is_symlink() and link.readlink() == target):
         files.replace_link(link, target)
     return environment
-
-
-@contextlib.contextmanager
-def exclusive(path: Path, *, progress: Progress = silent, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold ``<path>.lock`` so that one run at a time makes an environment.
-
-    Raises InstallError ``environment-busy`` after ``timeout_s`` seconds of waiting.
-    """
-    from filelock import FileLock, Timeout
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{path}.lock")
-    holder = path.with_name(f"{path.name}.holder")
-    try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            progress(note=f"waiting for process {_holder(holder)}, which makes this environment")
-            lock.acquire(timeout=timeout_s)
-    except Timeout as error:
-        raise InstallError(
-            code="environment-busy",
-            message=f"process {_holder(holder)} still makes this environment after {timeout_s:.0f} s",
-            context={"lock": f"{path}.lock"},
-            hint="wait for it, or end that process and repeat",
-        ) from error
-    try:
-        files.write_text(holder, f"{os.getpid()}\n")
-        yield
-    finally:
-        holder.unlink(missing_ok=True)
-        lock.release()
-
-
-def _holder(path: Path) -> str:
-    try:
-        return path.read_text().strip() or "unknown"
-    except FileNotFoundError:
-        return "unknown"
 
 
 def _clear(folder: Path) -> None:

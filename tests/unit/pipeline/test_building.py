@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from sglforge.base.files import sha256_file
+from sglforge.base.console import Console
+from sglforge.base.exclusive import exclusive
+from sglforge.base.files import sha256_file, write_json
 from sglforge.base.ids import BuildKey
 from sglforge.base.workspace import Workspace
 from sglforge.build import store
 from sglforge.config.model import PackageRecipe, PathSource
-from sglforge.pipeline.building import _looked_at
+from sglforge.pipeline import serving
+from sglforge.pipeline.building import _looked_at, _proof
 from sglforge.pipeline.request import Request
 from sglforge.plan import Step
+from sglforge.provision.install import environment_lock
+from sglforge.smoke.stored import Proof
 
 KEY = BuildKey("k" * 64)
 
@@ -48,3 +59,36 @@ def test_a_wheel_that_was_changed_in_the_store_is_dropped_and_built_again(reques
     damaged = _looked_at(step(), request_)
     assert (damaged.state, damaged.why) == ("miss", "its wheel in the store is damaged")
     assert store.lookup(request_.workspace, KEY) is None
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_a_build_waits_for_one_that_proves_the_same_and_cites_its_verdict(
+    request_: Request, monkeypatch: pytest.MonkeyPatch, proven: bool
+) -> None:
+    monkeypatch.setattr(serving, "proof_key", lambda *_: "key")
+    monkeypatch.setattr(serving, "prove", lambda *_: "proven by ourselves")
+    out = io.StringIO()
+    nothing = cast("Any", None)
+    environment = cast("Any", SimpleNamespace(receipt=SimpleNamespace(environment_key=KEY)))
+
+    def build() -> object:
+        return _proof(request_, nothing, nothing, environment, nothing, Console(stream=out))
+
+    with ThreadPoolExecutor(1) as pool:
+        with exclusive(environment_lock(request_.workspace, KEY), waiting=pytest.fail):
+            waiting = pool.submit(build)
+            deadline = time.monotonic() + 30
+            while "waiting" not in out.getvalue():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert f"waiting for process {os.getpid()}," in out.getvalue()
+            if proven:
+                report = {"verdict": "pass", "scope": "cpu-logic"}
+                document = {"time": time.time(), "run": "first", "report": report}
+                write_json(request_.workspace.verdicts / "key.json", document)
+        found = waiting.result(timeout=30)
+    if proven:
+        assert isinstance(found, Proof)
+        assert found.report["run"] == "first"
+    else:
+        assert found == "proven by ourselves"

@@ -18,11 +18,11 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from sglforge.base import proc
+from sglforge.base.exclusive import exclusive
 from sglforge.base.files import sha256_file
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Completed
 from sglforge.errors import FetchError, InstallError, SglforgeError
-from sglforge.provision.install import exclusive
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.receipt import find_environment
 from sglforge.provision.verify import full, quick, thorough
@@ -502,12 +502,8 @@ def test_a_second_run_waits_and_names_the_first(toys: Toys) -> None:
     process = start(toys, pause_at="checks")
     try:
         notes: list[str] = []
-
-        def progress(done: float = 0.0, total: float | None = None, *, note: str = "") -> None:
-            notes.append(note)
-
         lock = toys.workspace.locks / f"environment-{toys.key}"
-        with pytest.raises(InstallError) as caught, exclusive(lock, progress=progress, timeout_s=0.2):
+        with pytest.raises(InstallError) as caught, exclusive(lock, waiting=notes.append, timeout_s=0.2):
             raise AssertionError("two hold the lock")
         assert caught.value.code == "environment-busy"
         assert str(process.pid) in caught.value.message
@@ -515,5 +511,5 @@ def test_a_second_run_waits_and_names_the_first(toys: Toys) -> None:
     finally:
         process.kill()
         process.wait()
-    with exclusive(toys.workspace.locks / f"environment-{toys.key}", timeout_s=0.2):
+    with exclusive(lock, waiting=notes.append, timeout_s=0.2):
         assert (toys.workspace.locks / f"environment-{toys.key}.holder").read_text().strip() == str(os.getpid())
