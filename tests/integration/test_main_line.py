@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(
 
 PROBES = {
     "started", "decode-single", "greedy-repeat", "facts", "json-schema", "spec-gain", "spec-parity", "parallel",
-    "logits-finite", "alive-after", "stops-clean",
+    "logits-finite", "spec-threshold", "alive-after", "stops-clean",
 }  # fmt: skip
 
 
@@ -38,7 +38,8 @@ def test_a_build_ends_with_a_proven_server(built: Called, workspace: Path) -> No
     assert built.document["verdict"] == "pass", built.talk
     assert built.smoke["scope"] == "cpu-logic"
     assert set(built.probes) == PROBES
-    assert set(built.probes.values()) == {"pass"}
+    assert {name for name, verdict in built.probes.items() if verdict != "pass"} == {"spec-threshold"}
+    assert built.probes["spec-threshold"] == "skipped"
     assert servers(workspace) == []
 
 
@@ -114,6 +115,25 @@ def test_the_other_trained_draft_gains_and_agrees(built: Called, workspace: Path
     result = call("smoke", "--target", "cpu", "--set", words[0], "--set", words[1], workspace=workspace)
     assert result.code == 0, result.talk
     assert result.probes["spec-gain"] == result.probes["spec-parity"] == "pass"
+
+
+def test_drafts_stop_above_the_threshold_and_go_on_below_it(built: Called, workspace: Path) -> None:
+    """Upstream's adaptive speculation, with the configuration that a profile's one setting becomes."""
+    result = call(
+        "smoke", "--target", "cpu", "--set", "speculation.disable-above-batch=2",
+        "--probe", "started,spec-parity,spec-threshold,alive-after",
+        workspace=workspace,
+    )  # fmt: skip
+    assert result.code == 0, result.talk
+    assert result.probes["spec-threshold"] == result.probes["spec-parity"] == "pass"
+
+
+def test_a_threshold_that_is_never_reached_is_refused_before_a_server_starts(built: Called, workspace: Path) -> None:
+    result = call(
+        "smoke", "--target", "cpu", "--set", "speculation.disable-above-batch=8", workspace=workspace, timeout_s=60
+    )
+    assert result.code == 10
+    assert result.codes == {"threshold-never-reached"}
 
 
 def test_without_the_attention_topic_speculation_fails_in_smoke(built: Called, workspace: Path, catalog: Path) -> None:

@@ -26,6 +26,17 @@ class Generation:
     correct_drafts: int | None
     verify_steps: int | None
 
+    @property
+    def right_drafts(self) -> int | None:
+        """How many draft tokens were right, None if it does not speculate.
+
+        Releases before ``spec_num_correct_drafts`` tell the verifications only: each adds one token of the model's
+        own to those that were drafted.
+        """
+        if self.correct_drafts is None and self.verify_steps is not None:
+            return max(self.completion_tokens - self.verify_steps, 0)
+        return self.correct_drafts
+
     def same_as(self, other: Generation) -> bool:
         """Whether both are the same tokens (the same text where the server does not return tokens)."""
         if self.output_ids is None or other.output_ids is None:

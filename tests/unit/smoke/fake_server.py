@@ -28,6 +28,9 @@ def option(name: str) -> str | None:
 
 
 SPECULATIVE = option("--speculative-algorithm") is not None
+THRESHOLD = int(option("--speculative-disable-batch-threshold") or 0)
+# How long the requests of a batch are together, in tokens.
+TOGETHER = 64
 FAULTS = os.environ.get("FAKE_FAULT", "").split(",")
 ACTIVE = FAULTS[0]
 
@@ -38,6 +41,7 @@ class Model:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.running = 0
+        self.peak = 0
         self.served = 0
 
     def text(self, prompt: str, tokens: int) -> str:
@@ -49,9 +53,10 @@ class Model:
         """Answer ``/generate``."""
         with self.lock:
             self.running += 1
+            self.peak = max(self.peak, self.running)
             self.served += 1
             turn = self.served
-        time.sleep(0.05 if ACTIVE in {"garbage-together", "nan-in-a-batch"} else 0.003)
+        time.sleep(0.3 if THRESHOLD else 0.05 if ACTIVE in {"garbage-together", "nan-in-a-batch"} else 0.003)
         together = self.running
         sampling = body["sampling_params"]
         tokens = int(sampling["max_new_tokens"])
@@ -63,11 +68,13 @@ class Model:
             text, finish = text[:150], "stop"
         text = self.broken(text, together, turn, constrained="json_schema" in sampling)
         with self.lock:
+            peak = self.peak
             self.running -= 1
+            self.peak = self.peak if self.running else 0
         sent = text[:-1] if ACTIVE == "loses-a-token" and finish == "length" and len(text) > 8 else text
         meta: dict[str, Any] = {"finish_reason": {"type": finish, "length": tokens}, "completion_tokens": len(text)}
         if SPECULATIVE and ACTIVE != "no-speculation":
-            steps = len(text) if ACTIVE == "no-acceptance" else max(1, len(text) // 3)
+            steps = self.steps(len(text), peak)
             meta |= {"spec_verify_ct": steps, "spec_num_correct_drafts": len(text) - steps}
         if body.get("return_logprob") and ACTIVE != "no-logprobs":
             meta |= self.scored(sent, together, body["top_logprobs_num"])
@@ -89,6 +96,15 @@ class Model:
         if ACTIVE == "speculation-without-logprobs" and SPECULATIVE:
             rows, top = rows[:1], top[:1]
         return {"output_token_logprobs": rows, "output_top_logprobs": top}
+
+    def steps(self, tokens: int, together: int) -> int:
+        """Return how many verifications a text took: three tokens each, one while the batch is above the threshold."""
+        if ACTIVE == "no-acceptance":
+            return tokens
+        alone = tokens
+        if 0 < THRESHOLD < together and ACTIVE != "threshold-ignored":
+            alone = 0 if ACTIVE == "threshold-sticks" else max(0, tokens - TOGETHER)
+        return tokens - alone + max(1, alone // 3)
 
     def broken(self, text: str, together: int, turn: int, *, constrained: bool) -> str:
         """Return the text with the active fault in it."""
@@ -175,6 +191,8 @@ class Server(ThreadingHTTPServer):
 def main() -> None:
     """Serve until SIGTERM."""
     print("server_args={}", flush=True)
+    if THRESHOLD and ACTIVE != "threshold-silent":
+        print(f"sglforge: speculation threshold {THRESHOLD} (a fake worker)", flush=True)
     port = int(option("--port") or 0)
     if f"loses-port-{port}" in FAULTS:
         sys.exit(f"OSError: [Errno 98] error while attempting to bind on port {port}: address already in use")

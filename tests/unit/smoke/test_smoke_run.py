@@ -22,7 +22,8 @@ from sglforge.base import files, proc, runrecord
 from sglforge.base.ids import Sha256
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import FactProbe, Profile, SmokeExpectations, Speculation, Target
-from sglforge.errors import ConfigError, Severity, SmokeError
+from sglforge.errors import ConfigError, RenderError, Severity, SmokeError
+from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import ports
 from sglforge.smoke import server as servers
 from sglforge.smoke.probes.catalog import PROBES
@@ -47,6 +48,7 @@ SMOKE = SmokeExpectations(
 )
 EVERYTHING = [probe.name for probe in PROBES]
 SPECULATIVE = {"spec-gain", "spec-parity"}
+TREE = ServedTree(version="0.5.9", options={"--speculative-disable-batch-threshold"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +68,19 @@ class FakeEnvironment:
         return files.sha256_file(self.path / "receipt.json")
 
 
-def make_profile(fault: str = "", *, speculative: bool = False, **changes: object) -> Profile:
+def make_profile(
+    fault: str = "", *, speculative: bool = False, threshold: int | None = None, **changes: object
+) -> Profile:
     profile = Profile(
         name="fake",
         description="The fake server.",
         target="cpu",
         model="nobody/nothing",
-        environment={"FAKE_FAULT": fault},
-        speculation=Speculation(algorithm="EAGLE", draft_model="nobody/draft") if speculative else None,
+        flags={"max-running-requests": 8},
+        environment={"FAKE_FAULT": fault, "SGLANG_ENABLE_SPEC_V2": "1"},
+        speculation=Speculation(algorithm="EAGLE", draft_model="nobody/draft", disable_above_batch=threshold)
+        if speculative
+        else None,
         start_timeout_s=20.0,
         request_timeout_s=10.0,
         smoke=SMOKE,
@@ -103,6 +110,7 @@ class Bench:
             catalog_root=ROOT,
             target=target,
             record=self.record,
+            tree=TREE,
             probes=probes,
             progress=progress,
             stop_grace_s=stop_grace_s,
@@ -150,12 +158,14 @@ def failures(report: SmokeReport) -> dict[str, str]:
     return {p.name: p.finding.code for p in report.probes if p.verdict == "fail" and p.finding}
 
 
-@pytest.mark.parametrize("speculative", [False, True])
-def test_a_sound_server_passes_every_probe(bench: Bench, tmp_path: Path, speculative: bool) -> None:
+@pytest.mark.parametrize(("speculative", "threshold"), [(False, None), (True, None), (True, 2)])
+def test_a_sound_server_passes_every_probe(
+    bench: Bench, tmp_path: Path, speculative: bool, threshold: int | None
+) -> None:
     notes: list[str] = []
-    report = bench.run(make_profile(speculative=speculative), progress=notes.append)
+    report = bench.run(make_profile(speculative=speculative, threshold=threshold), progress=notes.append)
     assert failures(report) == {}
-    skipped = set() if speculative else SPECULATIVE
+    skipped = (set() if speculative else SPECULATIVE) | (set() if threshold else {"spec-threshold"})
     assert verdicts(report) == {name: "skipped" if name in skipped else "pass" for name in EVERYTHING}
     assert (report.verdict, report.findings, report.scope) == ("pass", (), "cpu-logic")
     assert "CUDA kernels" in report.not_proven
@@ -168,7 +178,7 @@ def test_a_sound_server_passes_every_probe(bench: Bench, tmp_path: Path, specula
 
 
 def test_the_report_and_the_transcript_are_contracts_documents(bench: Bench) -> None:
-    report = bench.run(make_profile(speculative=True))
+    report = bench.run(make_profile(speculative=True, threshold=2))
     document = json.loads(json.dumps(report.to_json()))
     assert document["schema"] == 1
     assert (document["verdict"], document["findings"]) == ("pass", [])
@@ -236,6 +246,30 @@ def test_each_fault_of_speculation_is_caught_by_its_probe(bench: Bench, fault: s
     report = bench.run(make_profile(fault, speculative=True, request_timeout_s=2.0))
     assert failures(report) == SPECULATIVE_FAULTS[fault]
     assert report.verdict == "fail"
+
+
+@pytest.mark.parametrize("fault", ["threshold-ignored", "threshold-sticks"])
+def test_a_threshold_that_is_not_kept_is_caught_by_the_probe_that_is_for_it(bench: Bench, fault: str) -> None:
+    report = bench.run(make_profile(fault, speculative=True, threshold=2))
+    assert failures(report) == {"spec-threshold": fault}
+
+
+def test_a_threshold_that_nobody_logs_is_not_believed(bench: Bench) -> None:
+    report = bench.run(make_profile("threshold-silent", speculative=True, threshold=2), probes=["spec-threshold"])
+    assert failures(report) == {"spec-threshold": "threshold-not-logged"}
+
+
+def test_without_right_drafts_a_threshold_cannot_be_seen(bench: Bench) -> None:
+    report = bench.run(make_profile("no-acceptance", speculative=True, threshold=2), probes=["spec-threshold"])
+    assert report.verdict == "inconclusive"
+
+
+def test_a_profile_that_cannot_be_rendered_starts_no_server(bench: Bench) -> None:
+    notes: list[str] = []
+    with pytest.raises(RenderError) as caught:
+        bench.run(make_profile(speculative=True, threshold=8), progress=notes.append)
+    assert caught.value.code == "threshold-never-reached"
+    assert notes == []
 
 
 def test_a_hang_names_the_time_and_the_health_that_lies(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from sglforge.smoke.probes.logits import LOGITS_FINITE
 from sglforge.smoke.probes.model import Probe
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
+from sglforge.smoke.probes.threshold import SPEC_THRESHOLD
 
 PROBES: tuple[Probe, ...] = (
     STARTED,
@@ -23,6 +24,7 @@ PROBES: tuple[Probe, ...] = (
     JSON_SCHEMA,
     SPEC_GAIN,
     SPEC_PARITY,
+    SPEC_THRESHOLD,
     ALIVE_AFTER,
     STOPS_CLEAN,
 )

@@ -19,6 +19,7 @@ class Need(StrEnum):
     """What a probe cannot do without; the value says what is missing."""
 
     SPECULATION = "the profile does not speculate"
+    THRESHOLD = "the profile sets no speculation threshold"
     EXPECTATIONS = "the profile has no [smoke] section: nothing is known about what its model should say"
     FACTS = "the profile's [smoke] section lists no facts"
 
@@ -42,6 +43,7 @@ class Subject:
         smoke = self.profile.smoke
         met = {
             Need.SPECULATION: self.profile.speculation is not None,
+            Need.THRESHOLD: bool(self.profile.speculation and self.profile.speculation.disable_above_batch),
             Need.EXPECTATIONS: smoke is not None,
             Need.FACTS: smoke is not None and bool(smoke.facts),
         }

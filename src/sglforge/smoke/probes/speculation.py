@@ -29,7 +29,7 @@ def _ask_long(subject: Subject) -> Waves:
 
 def _judge_gain(observed: Observed) -> Judgement:
     one = observed.generations()["long"]
-    steps, correct = one.verify_steps, one.correct_drafts
+    steps, correct = one.verify_steps, one.right_drafts
     if one.completion_tokens < MIN_TOKENS:
         return inconclusive(
             f"the model stopped after {one.completion_tokens} tokens; it takes {MIN_TOKENS} to judge a draft",
@@ -43,8 +43,7 @@ def _judge_gain(observed: Observed) -> Judgement:
         )
     steps = steps or 0
     length = one.completion_tokens / steps if steps else 0.0
-    # releases before spec_num_correct_drafts: every step adds one token that no draft proposed
-    correct = max(one.completion_tokens - steps, 0) if correct is None else correct
+    correct = correct or 0
     evidence = {
         "tokens": one.completion_tokens,
         "verify_steps": steps,
