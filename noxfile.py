@@ -131,7 +131,7 @@ def docs(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure against peers, side by side; the raw figures go to benchmarks/results/ (after build)."""
     _install(session, "-e", ".", "fromager", "nox[uv]")
-    session.run("python", "-m", "benchmarks.run", *session.posargs)
+    session.run("python", "-m", "benchmarks.run", *session.posargs, interrupt_timeout=30, terminate_timeout=10)
 
 
 def _engine(session: nox.Session) -> Path:

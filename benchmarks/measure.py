@@ -50,8 +50,13 @@ def timed(
         process = subprocess.Popen(
             argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
-        peak = _peak_until_end(process.pid) if watch_memory else None
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            peak = _peak_until_end(process.pid) if watch_memory else None
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
         wall_s = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from benchmarks import cold, drift, installing, machine, noop, patching, serving
 from benchmarks.measure import BenchError
@@ -45,6 +48,7 @@ def main() -> int:
         rounds=arguments.rounds,
         empty_cache=arguments.empty_cache,
     )
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         _require_proof(setting)
         for name in arguments.names or FIGURES:
@@ -53,7 +57,15 @@ def main() -> int:
     except (BenchError, SglforgeError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
     return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End as Ctrl-C does, so that servers are ended too."""
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

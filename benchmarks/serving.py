@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import os
-import signal
-import socket
-import subprocess
 import time
 from pathlib import Path
 
 from benchmarks.measure import BenchError, Sample, interleave, spread, summary
 from benchmarks.setting import ROOT, Setting
 
-from sglforge.base import files
+from sglforge.base import files, proc
 from sglforge.config.model import Profile
 from sglforge.launch.render import render_bash
 from sglforge.pipeline import serving
 from sglforge.provision.receipt import Environment
+from sglforge.smoke import ports
+from sglforge.smoke.server import stop
 
 ROUNDS = 3
 POLL_S = 0.05
+STOP_S = 20.0
 PLAIN, SPECULATIVE = "plain", "speculative"
 
 
@@ -50,31 +48,24 @@ def measure(setting: Setting) -> dict[str, object]:
 
 def _start(profile: Profile, environment: Environment, folder: Path, setting: Setting, healthy: list[float]) -> Sample:
     """Start the script, wait for a token, end its group; also note when the health route answered."""
-    port = _free_port()
+    port = ports.free_port()
     script = render_bash(profile.model_copy(update={"port": port}), environment=environment, catalog_root=ROOT)
     path = folder / script.name
     files.write_text(path, script.text, mode=0o755)
-    deadline = profile.start_timeout_s
-    with (folder / "server.log").open("wb") as log:
-        start = time.perf_counter()
-        server = subprocess.Popen(
-            [path],
-            env=setting.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            while _ask(port, "GET", "/health") is None:
-                _alive(server, start, deadline, folder / "server.log")
-            healthy.append(time.perf_counter() - start)
-            request = {"text": "The capital of France is", "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
-            while _ask(port, "POST", "/generate", json.dumps(request)) is None:
-                _alive(server, start, deadline, folder / "server.log")
-            return Sample(wall_s=time.perf_counter() - start)
-        finally:
-            _end(server)
+    log, deadline = folder / "server.log", profile.start_timeout_s
+    log.unlink(missing_ok=True)
+    start = time.perf_counter()
+    server = proc.spawn([path], log=log, env=setting.environment)
+    try:
+        while _ask(port, "GET", "/health") is None:
+            _alive(server, start, deadline, log)
+        healthy.append(time.perf_counter() - start)
+        request = {"text": "The capital of France is", "sampling_params": {"max_new_tokens": 1, "temperature": 0}}
+        while _ask(port, "POST", "/generate", json.dumps(request)) is None:
+            _alive(server, start, deadline, log)
+        return Sample(wall_s=time.perf_counter() - start)
+    finally:
+        stop(server, port, grace_s=STOP_S)
 
 
 def _ask(port: int, method: str, path: str, body: str | None = None) -> bytes | None:
@@ -90,26 +81,9 @@ def _ask(port: int, method: str, path: str, body: str | None = None) -> bytes | 
     return content if answer.status == http.HTTPStatus.OK else None
 
 
-def _alive(server: subprocess.Popen[bytes], start: float, deadline_s: float, log: Path) -> None:
+def _alive(server: proc.Service, start: float, deadline_s: float, log: Path) -> None:
     ended = server.poll() is not None
     if ended or time.perf_counter() - start > deadline_s:
         tail = log.read_text(errors="replace").splitlines()[-10:]
         raise BenchError("\n".join(["the server ended" if ended else "the server does not get ready", *tail]))
     time.sleep(POLL_S)
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        server.wait(timeout=30)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
