@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import cold, drift, installing, machine, noop, patching, serving
+from benchmarks import cold, drift, installing, machine, noop, patch_tools, patching, serving
 from benchmarks.measure import BenchError
 from benchmarks.setting import Setting
 
@@ -29,6 +29,7 @@ FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "noop": noop.measure,
     "patching": patching.measure,
     "drift": drift.measure,
+    "patch-tools": patch_tools.measure,
     "install": installing.measure,
     "serving": serving.measure,
     "cold": cold.measure,
