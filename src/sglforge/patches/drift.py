@@ -132,7 +132,7 @@ def read_expectation(path: Path) -> Expectation:
 
 
 def unexpected(matrix: Matrix, expectation: Expectation, *, where: Path, whole: bool) -> Iterator[Finding]:
-    """Yield a finding for every cell that is not what is expected, and for every topic that is not there any more.
+    """Yield a finding for every cell that is not what is expected, and for every topic that came or went.
 
     Args:
         matrix: What was found.
@@ -143,10 +143,15 @@ def unexpected(matrix: Matrix, expectation: Expectation, *, where: Path, whole: 
     if expectation.package != matrix.package:
         yield _unexpected(matrix.package, f"the file is about {expectation.package}", where, ())
         return
+    for topic in matrix.topics:
+        if topic not in expectation.topics:
+            states = tuple(f"{cell.version}: {cell.state.value}" for cell in matrix.cells() if cell.topic == topic)
+            yield _unexpected(f"{matrix.package}/{topic}", f"no states of {topic} are recorded", where, states)
     for cell in matrix.cells():
-        expected = expectation.topics.get(cell.topic, {}).get(cell.version)
-        if expected == cell.state.value:
+        recorded = expectation.topics.get(cell.topic)
+        if recorded is None or recorded.get(cell.version) == cell.state.value:
             continue
+        expected = recorded.get(cell.version)
         told = f"expected {expected}, it is" if expected else "nothing is recorded, it is"
         detail = tuple(finding.message for finding in cell.findings) or (cell.message,)
         subject = f"{matrix.package}/{cell.topic} {cell.version}"
@@ -215,12 +220,27 @@ def text_of(matrix: Matrix) -> str:
 
 def _explained(matrix: Matrix) -> Iterator[str]:
     """Yield what each topic says where it is not applied, once for the versions that it says it on."""
-    said: dict[tuple[str, TopicState, str], list[str]] = {}
+    versions = [column.version for column in matrix.columns]
+    said: dict[tuple[str, TopicState, str], list[Cell]] = {}
     for cell in matrix.cells():
         if cell.state not in {TopicState.APPLIED, TopicState.NOT_FOR_VERSION}:
-            said.setdefault((cell.topic, cell.state, cell.message), []).append(cell.version)
-    for (topic, state, message), versions in said.items():
-        yield f"{state.value:<16} {topic} on {', '.join(versions)}: {message}"
+            told = cell.message.replace(f" for {cell.version} ", " for each ")
+            said.setdefault((cell.topic, cell.state, told), []).append(cell)
+    for (topic, state, told), cells in said.items():
+        message = told if len(cells) > 1 else cells[0].message
+        yield f"{state.value:<16} {topic} on {_runs([cell.version for cell in cells], versions)}: {message}"
+
+
+def _runs(some: Sequence[str], versions: Sequence[str]) -> str:
+    """Return some of the versions, three or more in a row as `first to last`."""
+    runs: list[list[str]] = []
+    for version in some:
+        follows = runs and versions.index(version) == versions.index(runs[-1][-1]) + 1
+        if follows:
+            runs[-1].append(version)
+        else:
+            runs.append([version])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def _unexpected(subject: str, message: str, where: Path, detail: tuple[str, ...]) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sglforge.errors import Finding, PatchError, Severity
 from sglforge.patches.drift import (
     FAULTS,
     LETTERS,
+    Cell,
     Matrix,
     column,
     faults,
@@ -118,6 +120,16 @@ def test_each_difference_is_a_finding(tmp_path: Path) -> None:
     ]
 
 
+def test_a_topic_that_nobody_recorded_is_one_finding_with_its_states(tmp_path: Path) -> None:
+    document = json.loads(updated(TWO, None, topics=["one", "two"]))
+    del document["topics"]["two"]
+    path = tmp_path / "drift.json"
+    path.write_text(json.dumps(document))
+    (finding,) = unexpected(TWO, read_expectation(path), where=path, whole=True)
+    assert (finding.code, finding.subject) == ("drift-unexpected", "toy/two")
+    assert finding.detail == ("0.5.9: not-for-version", "0.5.10.post1: drifted", "0.5.11: drifted")
+
+
 def test_a_record_of_another_package_says_nothing(tmp_path: Path) -> None:
     text = updated(TWO, None, topics=["one", "two"]).replace('"toy"', '"other"')
     assert [message for _, message in expected(tmp_path / "drift.json", text)] == ["the file is about other"]
@@ -174,6 +186,27 @@ def test_the_table_for_people() -> None:
         + "A applied  - not-for-version  D drifted\n"
         + "drifted          two on 0.5.10.post1, 0.5.11: is <drifted> & so"
     )
+
+
+def test_what_differs_in_the_version_only_is_said_once() -> None:
+    cells = [
+        Cell(topic="one", version=version, state=D, message=f"is needed for {version} and lacks it", findings=())
+        for version in ("0.5.9", "0.5.11")
+    ]
+    columns = [replace(TWO.columns[0], version=cell.version, cells=(cell,)) for cell in cells]
+    shown = text_of(Matrix(package="toy", topics=("one",), columns=tuple(columns))).splitlines()
+    assert shown[-1] == "drifted          one on 0.5.9, 0.5.11: is needed for each and lacks it"
+    shown = text_of(Matrix(package="toy", topics=("one",), columns=tuple(columns[:1]))).splitlines()
+    assert shown[-1] == "drifted          one on 0.5.9: is needed for 0.5.9 and lacks it"
+
+
+@pytest.mark.parametrize(
+    ("states", "shown"),
+    [("DDDD", "1 to 4"), ("DADA", "1, 3"), ("DDAD", "1, 2, 4"), ("ADDD", "2 to 4"), ("DDDA", "1 to 3")],
+)
+def test_versions_in_a_row_are_a_range(states: str, shown: str) -> None:
+    made = matrix(**{f"v{number}": {"one": D if letter == "D" else A} for number, letter in enumerate(states, start=1)})
+    assert text_of(made).splitlines()[-1] == f"drifted          one on {shown}: is <drifted> & so"
 
 
 def test_a_table_of_one_version_names_it_in_full() -> None:
