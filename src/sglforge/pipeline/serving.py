@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from sglforge.base import runrecord
@@ -148,7 +149,10 @@ def installed(request: Request, selection: Selection, *, check: bool = True) -> 
     Raises InstallError ``environment-not-installed``, or what :func:`sglforge.provision.verify.quick` finds.
     """
     name = selection.environment_name
-    environment = find_environment(request.workspace, name)
+    try:
+        environment = find_environment(request.workspace, name)
+    except InstallError as error:
+        raise replace(error, hint=f"{request.command('install')} makes it again") from error
     if environment is None:
         raise InstallError(
             code="environment-not-installed",

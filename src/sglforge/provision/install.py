@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import errno
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -78,21 +80,22 @@ def install(
         if before and not changes:  # another run has made it meanwhile
             return _named(before)
         _clear(folder)
-        receipt = make_environment(
-            plan,
-            wheels,
-            name=name,
-            folder=folder,
-            interpreter=interpreter,
-            workspace=workspace,
-            locations=locations,
-            offline=offline,
-            log=log,
-            progress=progress,
-            run=run,
-            suspects=frozenset(finding.subject for finding in changes),
-        )
-        write_receipt(folder, receipt)
+        with _room_made(folder):
+            receipt = make_environment(
+                plan,
+                wheels,
+                name=name,
+                folder=folder,
+                interpreter=interpreter,
+                workspace=workspace,
+                locations=locations,
+                offline=offline,
+                log=log,
+                progress=progress,
+                run=run,
+                suspects=frozenset(finding.subject for finding in changes),
+            )
+            write_receipt(folder, receipt)
         if ready := current_environment(folder, name):
             return ready
     raise InstallError(
@@ -130,6 +133,19 @@ def _named(environment: Environment) -> Environment:
     if not (link.is_symlink() and link.readlink() == target):
         files.replace_link(link, target)
     return environment
+
+
+@contextlib.contextmanager
+def _room_made(folder: Path) -> Iterator[None]:
+    """Remove what was made so far when the disk is full: it would stay full."""
+    try:
+        yield
+    except (InstallError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        if isinstance(error, OSError) or error.code == "disk-full":
+            _clear(folder)
+        raise
 
 
 def _clear(folder: Path) -> None:

@@ -174,7 +174,7 @@ def read_environment(folder: Path, name: str) -> Environment | None:
     except (ValueError, KeyError, TypeError) as error:
         raise InstallError(
             code="receipt-unreadable",
-            message=f"the receipt of environment {name} cannot be read",
+            message=f"the receipt of environment {name} cannot be read: {error}",
             where=str(path),
             hint="nox -s install makes the environment again",
         ) from error
@@ -192,7 +192,7 @@ def find_environment(workspace: Workspace, name: str) -> Environment | None:
 def _parse(document: dict[str, Any]) -> Receipt:
     fields = dict(document)
     if fields.pop("schema") != SCHEMA:
-        raise ValueError("another schema")
+        raise ValueError("another version of sglforge wrote it")
     fields["python"] = PythonReceipt(**fields["python"])
     fields["torch"] = TorchReceipt(**fields["torch"])
     fields["requirements"] = tuple(RequirementReceipt(**entry) for entry in fields["requirements"])

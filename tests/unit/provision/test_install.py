@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -432,6 +433,27 @@ def test_an_index_that_is_down_is_a_network_fault(toys: Toys, monkeypatch: pytes
     with pytest.raises(FetchError) as caught:
         toys.install(locations=nowhere)
     assert caught.value.code == "network-unreachable"
+
+
+@pytest.mark.parametrize("how", ["uv", "ourselves"])
+def test_a_full_disk_is_not_left_full(toys: Toys, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The fault is not real: filling a disk is not what a unit test does."""
+
+    def run(argv: Sequence[str | Path], **rest: Any) -> Completed:
+        if how == "uv" and "requirements.txt" in str(argv[-1]):
+            output = "error: failed to copy file\n  cause: No space left on device (os error 28)"
+            raise proc.ProcessError(code="process-failed", message="uv ended", context={"output": output})
+        return proc.run(argv, **rest)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if how == "ourselves":
+        monkeypatch.setattr("sglforge.provision.install.write_receipt", full)
+    with pytest.raises((InstallError, OSError)) as caught:
+        toys.install(run=run)
+    assert "disk is full" in str(caught.value) or "No space" in str(caught.value)
+    assert not toys.folder.exists()
 
 
 # --- interruption
