@@ -12,7 +12,8 @@ from sglforge.errors import Finding, Severity
 def judge_place(workspace: Workspace) -> tuple[Finding, ...]:
     """Return a finding ``workspace-unusable`` for each folder of a workspace that this user cannot write to.
 
-    What is not there yet is judged by the nearest folder that is.
+    What is not there yet is judged by the nearest folder that is; where that of the workspace itself is refused, the
+    folders in it are not asked for.
     """
     parts = (
         workspace.sources,
@@ -23,7 +24,8 @@ def judge_place(workspace: Workspace) -> tuple[Finding, ...]:
         workspace.locks,
         workspace.scratch,
     )
-    wrong = dict.fromkeys(path for path in map(_nearest, (workspace.root, *parts)) if not _can_write(path))
+    root = _nearest(workspace.root)
+    wrong = [root] if not _can_write(root) else [path for path in parts if path.exists() and not _can_write(path)]
     return tuple(
         Finding(
             code="workspace-unusable",

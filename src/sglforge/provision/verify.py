@@ -110,7 +110,7 @@ def _interpreter(environment: Environment, hint: str) -> list[Finding]:
     """Look whether the environment's Python is there and is the one that it was made from."""
     python, made_from = environment.python, environment.receipt.python
     if not os.access(python, os.X_OK):
-        said = f"the environment's Python is gone; it was made from {made_from.base}"
+        said = f"the environment's Python is gone or not for this user; it was made from {made_from.base}"
         return [_changed("python", said, [], hint)]
     findings = []
     if os.path.realpath(python) != os.path.realpath(made_from.base):
