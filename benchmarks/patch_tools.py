@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import BenchError, Sample, interleave, ratio, summary
@@ -22,9 +23,12 @@ from benchmarks.setting import ROOT, Setting
 from sglforge.base.git import plain_environment
 from sglforge.base.ids import Sha256
 from sglforge.config.releases import read_releases, releases_path
-from sglforge.errors import PatchError
-from sglforge.patches import contracts, kinds
+from sglforge.errors import PatchError, Severity
+from sglforge.patches import kinds
 from sglforge.patches.checkout import File, open_checkout
+from sglforge.patches.contracts.arrivals import arrivals
+from sglforge.patches.contracts.judge import judge
+from sglforge.patches.contracts.names import check
 from sglforge.patches.draft import Draft
 from sglforge.patches.result import TopicState
 from sglforge.patches.series import Series, apply_series, load_series
@@ -175,8 +179,11 @@ def _is_right(topic: Topic, tree: Path, files: Mapping[str, bytes], version: str
         draft = draft.with_files({file: File(raw=raw, executable=False)})
     try:
         for file in draft.modules(upstream):
-            contracts.check(file, upstream.python(file), draft.python(file))
-        return all(kinds.is_made(draft, topic, edit) for edit, _ in topic.edits(version))
+            check(file, upstream.python(file), draft.python(file), partial(arrivals, [topic], draft, version))
+        if not all(kinds.is_made(draft, topic, edit) for edit, _ in topic.edits(version)):
+            return False
+        findings = judge([topic], draft, version)[topic.name]
+        return all(finding.severity is not Severity.ERROR for finding in findings)
     except PatchError:
         return False
 

@@ -72,10 +72,20 @@ def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> Python
 
 def is_there(source: PythonText, edit: PythonEdit, payload: Payload) -> bool:
     """Tell whether a text holds an edit's payload inside its anchored object."""
+    return shift(source, edit, payload) is not None
+
+
+def shift(source: PythonText, edit: PythonEdit, payload: Payload) -> int | None:
+    """Return by how many lines an edit's payload stands further down in a text than in its own file.
+
+    None is returned when the text does not hold it inside the anchored object.
+    """
     try:
-        return _run(source, edit, understand(fitted(payload, source, edit)).statements) is not None
+        statements = understand(fitted(payload, source, edit)).statements
+        line = _run(source, edit, statements)
     except PatchError:
-        return False
+        return None
+    return None if line is None else line - statements[0].lineno
 
 
 def replaced_digest(source: PythonText, edit: ReplaceEdit, payload: Payload) -> Sha256:
@@ -234,9 +244,9 @@ def _run(source: PythonText, edit: PythonEdit, statements: Sequence[ast.stmt]) -
         return function.lineno if _dumps([function]) == wanted else None
     for suite in _homes(source, edit):
         there = suite.statements(source.module)
-        dumps = _dumps(there)
-        for index in range(len(dumps) - len(wanted) + 1):
-            if dumps[index : index + len(wanted)] == wanted:
+        for index in range(len(there) - len(wanted) + 1):
+            alike = type(there[index]) is type(statements[0])  # a dump of everything there takes long
+            if alike and _dumps(there[index : index + len(wanted)]) == wanted:
                 return there[index].lineno
     return None
 

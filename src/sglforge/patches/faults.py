@@ -25,6 +25,11 @@ STATES: Mapping[str, TopicState] = MappingProxyType(
         "patch-misplaced": TopicState.REJECTED,
         "patch-does-not-compile": TopicState.REJECTED,
         "patch-undefined-name": TopicState.REJECTED,
+        "patch-attribute-unset": TopicState.REJECTED,
+        "patch-attribute-unassigned-in-subclass": TopicState.REJECTED,
+        "patch-refusal-missing": TopicState.REJECTED,
+        "patch-flag-missing": TopicState.REJECTED,
+        "patch-evidence-missing": TopicState.REJECTED,
     }
 )
 """The state that each fault of a topic means."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from sglforge.config.model import DOTTED_NAME, MODULE, QUALIFIED_NAME, FileModel, Folder, HexSha256, Name, Version
+from sglforge.patches.contracts.model import Contracts
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -287,6 +288,9 @@ class PatchFile(FileModel):
         ),
     ]
     evidence: Annotated[str, Field(description="text in the server's log that shows it at work")] = ""
+    contracts: Annotated[
+        Contracts, Field(description="what it promises beyond the contracts of every topic", default_factory=Contracts)
+    ]
     edits: Annotated[list[Edit], Field(description="edits, in the order in which they are made", min_length=1)]
 
 

@@ -119,7 +119,7 @@ def _parsed(raw: bytes, encoding: str, file: str) -> PythonText:
     return PythonText(file=file, raw=raw, encoding=encoding, lines=lines, starts=tuple(starts), module=parse(text))
 
 
-def parse(text: str) -> ast.Module:
+def parse(text: str | bytes) -> ast.Module:
     """Parse Python without the warnings that upstream's code deserves.
 
     Raises SyntaxError or ValueError (null bytes).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from sglforge.config.parse import load_model
 from sglforge.config.suggest import hint
 from sglforge.errors import ConfigError, Finding, PatchError, Severity
 from sglforge.patches.checkout import open_checkout
+from sglforge.patches.contracts.waivers import remark, waivers
 from sglforge.patches.diff import unified
 from sglforge.patches.draft import Draft
 from sglforge.patches.fate import edited, fate_of, files_of, is_applied
@@ -43,9 +44,16 @@ class Series:
         return digest([FORMAT, self.package, chosen])
 
     def remarks(self, version: str) -> tuple[Finding, ...]:
-        """Return what people should know about the topics that are not applied to an upstream version."""
+        """Return what people should know about the topics for an upstream version, without looking at a tree.
+
+        That is which ones are not applied, and which contracts are switched off for those that are.
+        """
         fates = [(topic, topic.standing(version)) for topic in self.topics]
-        return tuple(finding for topic, fate in fates for finding in _findings(self, topic, fate))
+        found = [finding for topic, fate in fates for finding in _findings(self, topic, fate)]
+        for topic in (topic for topic, fate in fates if fate is None):
+            subject = f"{self.package}/{topic.name}"
+            found += [dataclasses.replace(remark(*waiver), subject=subject) for waiver in waivers(topic)]
+        return tuple(found)
 
     def named(self, name: str) -> Topic:
         """Return one topic.
@@ -143,6 +151,7 @@ def apply_series(
         if is_applied(results[position]) and (fault := _undone(current, draft, version)):
             results[position] = _result(current, fault, results[position].files)
             findings += _findings(series, current, fault)
+    findings += _judge(series, topics, results, draft, version)
     if any(finding.severity is Severity.ERROR for finding in findings):
         return PatchResult(topics=tuple(results), tree_id=None, diff="", findings=tuple(findings))
     changed = {file: draft.changed[file] for file in draft.since(upstream)}
@@ -158,12 +167,32 @@ def apply_series(
 
 def _apply(topic: Topic, draft: Draft, version: str) -> Draft:
     """Return the tree with a topic's edits, held to the contracts."""
-    from sglforge.patches import contracts
+    from sglforge.patches.contracts import names
+    from sglforge.patches.contracts.arrivals import arrivals
 
     after = edited(topic, draft, version)
     for file in after.modules(draft):
-        contracts.check(file, draft.python(file), after.python(file))
+        names.check(file, draft.python(file), after.python(file), partial(arrivals, [topic], after, version))
     return after
+
+
+def _judge(
+    series: Series, topics: Sequence[Topic], results: list[TopicResult], draft: Draft, version: str
+) -> Iterator[Finding]:
+    """Yield what the contracts find in the topics that applied; the results of those that break one are changed."""
+    from sglforge.patches.contracts.judge import judge
+
+    applied = [topic for topic, result in zip(topics, results, strict=True) if is_applied(result)]
+    judged = judge(applied, draft, version)
+    for position, current in enumerate(topics):
+        found = judged.get(current.name, ())
+        faults = [finding for finding in found if finding.severity is Severity.ERROR]
+        if faults:
+            first = faults[0]
+            results[position] = dataclasses.replace(
+                results[position], state=STATES[first.code], message=first.message, evidence=""
+            )
+        yield from (dataclasses.replace(finding, subject=f"{series.package}/{current.name}") for finding in found)
 
 
 def _undone(topic: Topic, draft: Draft, version: str) -> Fate | None:

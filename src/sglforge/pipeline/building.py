@@ -77,7 +77,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     remarks = _doctor(selection, console)
     selection.require_buildable()
     planned = plan(request, selection)
-    remarks += _unsupported(planned, console)
+    remarks += _patch_remarks(planned, console)
     console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
     chosen = _chosen(request, planned)
     current = None if request.words("packages") else _current(planned, request)
@@ -235,8 +235,8 @@ def _doctor(selection: Selection, console: Console) -> tuple[Finding, ...]:
     return findings
 
 
-def _unsupported(planned: Planned, console: Console) -> tuple[Finding, ...]:
-    """Return a warning for each patch topic that a locked version needs and that is not written for it."""
+def _patch_remarks(planned: Planned, console: Console) -> tuple[Finding, ...]:
+    """Return a warning for each patch topic that is not written for a locked version, or that waives a contract."""
     found = tuple(
         finding
         for step in planned.plan.steps

@@ -21,12 +21,18 @@ from sglforge.patches.treeid import tree_id
 
 def test_a_series_is_applied_in_its_order(bench: Bench) -> None:
     both = edit("add-class-attribute", "a", "Worker") + edit("prepend-to-body", "b", "Worker.__init__")
-    bench.topic("one", both, a="limit = 0\n", b="self.limit = 1\n", words=WORDS + 'evidence = "limit is on"\n')
+    bench.topic(
+        "one",
+        both,
+        a="limit = 0\n",
+        b="self.limit = print('limit is on')\n",
+        words=WORDS + 'evidence = "limit is on"\n',
+    )
     bench.topic("two", edit("prepend-to-body", "c", "Worker.__init__"), c="self.limit = 2\n")
     result = bench.apply()
     text = (bench.tree / "pkg/worker.py").read_text()
     assert "class Worker:\n    limit = 0\n    def __init__" in text
-    assert "size):\n        self.limit = 2\n        self.limit = 1\n        self.size" in text
+    assert "size):\n        self.limit = 2\n        self.limit = print('limit is on')\n        self.size" in text
     assert [(topic.name, topic.state, topic.files, topic.evidence) for topic in result.topics] == [
         ("one", TopicState.APPLIED, ("pkg/worker.py",), "limit is on"),
         ("two", TopicState.APPLIED, ("pkg/worker.py",), ""),
@@ -37,7 +43,7 @@ def test_a_series_is_applied_in_its_order(bench: Bench) -> None:
     bench.series("two", "one")
     bench.fill({"pkg/worker.py": WORKER})
     bench.apply().require()
-    assert "size):\n        self.limit = 1\n        self.limit = 2\n" in (bench.tree / "pkg/worker.py").read_text()
+    assert "is on')\n        self.limit = 2\n" in (bench.tree / "pkg/worker.py").read_text()
 
 
 def test_modes_and_other_files_are_kept(bench: Bench) -> None:

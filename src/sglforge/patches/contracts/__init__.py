@@ -1,0 +1,1 @@
+"""Contracts: what must hold on the patched tree before anything is built."""
