@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from sglforge.base.console import Console, Step
 from sglforge.base.files import write_text
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
+from sglforge.config.model import NAME, PATTERNS, VERSION
 from sglforge.config.releases import Release, Releases, dump_releases, merged, read_releases, releases_path
 from sglforge.errors import ConfigError, Finding, LockError, PatchError, verdict_of
 from sglforge.host import package_index
@@ -33,15 +35,15 @@ def drift(request: Request, console: Console) -> Outcome:
     is corrupt and ``drift-file-invalid``; LockError, FetchError.
     """
     package = request.option("package", str) or "sglang"
-    if versions := _words(request, "lock"):
-        return _lock(request, console, package, versions)
-    series = load_series(request.catalog_root, package)
+    series = load_series(request.catalog_root, package) if re.fullmatch(NAME, package) else None
     if series is None:
         raise ConfigError(
             code="nothing-to-patch",
             message=f"there is no patch series for {package}",
             hint="name the package with --package",
         )
+    if versions := _words(request, "lock"):
+        return _lock(request, console, package, versions)
     topic = request.option("topic", str)
     topics = (series.named(topic).name,) if topic else tuple(entry.name for entry in series.topics)
     locked = read_releases(releases_path(request.catalog_root, package))
@@ -137,6 +139,13 @@ def _judged(
 
 def _lock(request: Request, console: Console, package: str, versions: Sequence[str]) -> Outcome:
     """Pin the file of each version, beside those that are locked already."""
+    for version in versions:
+        if not re.fullmatch(VERSION, version):
+            raise ConfigError(
+                code="usage",
+                message=f"{version!r} is not {PATTERNS[VERSION]}",
+                hint="name what is on the package index",
+            )
     path = releases_path(request.catalog_root, package)
     before = read_releases(path) if path.is_file() else None
     project = before.project if before else package

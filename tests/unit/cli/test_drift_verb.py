@@ -50,7 +50,8 @@ class Place:
         return self.bench.folder / "drift.json"
 
     def call(self, *words: str | Path, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, object], str]:
-        argv = [*words, "--package", "toy", "--catalog", self.bench.root, "--workspace", self.workspace, "--json"]
+        package = [] if "--package" in words else ["--package", "toy"]
+        argv = [*words, *package, "--catalog", self.bench.root, "--workspace", self.workspace, "--json"]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
         done = subprocess.run(
             [sys.executable, "-m", "sglforge", *map(str, argv)],
@@ -188,6 +189,10 @@ def test_wrong_words(place: Place) -> None:
     for words, code, finding in (
         (["drift", "9.9"], 2, "unknown-release"),
         (["drift", "--topic", "runfirst"], 2, "unknown-topic"),
+        (["drift", "--lock", "newest"], 2, "usage"),
+        (["drift", "--lock", "1.0+cpu"], 2, "usage"),
+        (["drift", "--package", "toys"], 2, "nothing-to-patch"),
+        (["drift", "--package", "../toy", "--lock", "1.0"], 2, "nothing-to-patch"),
         (["patch", "--svg", "x.svg"], 2, "usage"),
         (["patch", "--drift", "1.0", "--tree", "."], 2, "usage"),
         (["drift", "1.0", "--offline"], 5, "offline-missing"),
