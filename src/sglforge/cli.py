@@ -8,13 +8,14 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TextIO, TypeAlias
 
 from sglforge import __version__, pipeline
 from sglforge.base import console as consoles
@@ -22,7 +23,7 @@ from sglforge.base import workspace
 from sglforge.base.console import Console, Verbosity
 from sglforge.config import suggest
 from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, Finding, InstallError, Severity, SglforgeError
-from sglforge.pipeline.request import Request, find_catalog
+from sglforge.pipeline.request import Outcome, Request, find_catalog
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,37 +34,59 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one verb and return its exit code; no exception leaves but a bug's, which is recorded first."""
+    """Run one verb, print its result and return its exit code.
+
+    No exception leaves but KeyboardInterrupt; one that is a bug is recorded first.
+    """
     signal.signal(signal.SIGTERM, _interrupt)
-    wants_json = "--json" in argv
     console = consoles.for_terminal(_verbosity(argv))
+    return _print(_call(argv, console), argv, console)
+
+
+def _call(argv: Sequence[str], console: Console) -> Outcome:
+    """Return what a verb returns, or a document about why it does not."""
     try:
         arguments = _parse(argv)
-        request = _request(arguments, argv)
-        outcome = pipeline.verb(arguments.verb)(request, console)
+        return pipeline.verb(arguments.verb)(_request(arguments, argv), console)
     except SglforgeError as error:
-        return _failed(error, console, wants_json=wants_json)
+        return _failed(error, console)
     except KeyboardInterrupt:
-        return _interrupted(console, wants_json=wants_json)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        return _interrupted(console)
+    except BrokenPipeError:  # nobody listens to what we say: end, as programs in a pipe do
+        _drop(sys.stderr)
+        return Outcome(document={"schema": 1, "verdict": "unknown", "findings": []}, exit_code=1)
     except OSError as error:
-        if error.errno in _MACHINE_FAULTS:
-            return _failed(_machine_fault(error), console, wants_json=wants_json)
-        return _bug(error, console, argv)
+        return _failed(_machine_fault(error), console) if error.errno in _MACHINE_FAULTS else _bug(error, console, argv)
     except Exception as error:  # noqa: BLE001 - the last net: a bug of ours must not print a traceback
         return _bug(error, console, argv)
-    if wants_json:
-        _print_json(outcome.document)
-    elif outcome.text:
-        sys.stdout.write(outcome.text.rstrip("\n") + "\n")
+
+
+def _print(outcome: Outcome, argv: Sequence[str], console: Console) -> int:
+    """Write the result to stdout and return the exit code; nobody there to read it is no fault."""
+    as_json = "--json" in argv
+    text = json.dumps(outcome.document, indent=2, ensure_ascii=False) if as_json else outcome.text.rstrip("\n")
+    if not text or sys.stdout is None:
+        return outcome.exit_code
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        _drop(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            console.error(f"error: the result cannot be written: {error.strerror} [disk-full]")
+        return outcome.exit_code or 1
     return outcome.exit_code
+
+
+def _drop(stream: TextIO) -> None:
+    """Send what a stream still holds to nowhere, or it would fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def interrupted(argv: Sequence[str]) -> int:
     """Report that a run was interrupted and return its exit code."""
-    return _interrupted(consoles.for_terminal(_verbosity(argv)), wants_json="--json" in argv)
+    console = consoles.for_terminal(_verbosity(argv))
+    return _print(_interrupted(console), argv, console)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -76,15 +99,13 @@ def _verbosity(argv: Sequence[str]) -> Verbosity:
     return Verbosity.VERBOSE if {"-v", "--verbose"} & set(argv) else Verbosity.NORMAL
 
 
-def _failed(error: SglforgeError, console: Console, *, wants_json: bool) -> int:
+def _failed(error: SglforgeError, console: Console) -> Outcome:
     _report(error, console)
-    if wants_json:
-        findings = [finding.to_json() for finding in error.as_findings()]
-        _print_json({"schema": 1, "verdict": "fail", "findings": findings})
-    return error.exit_code
+    findings = [finding.to_json() for finding in error.as_findings()]
+    return Outcome(document={"schema": 1, "verdict": "fail", "findings": findings}, exit_code=error.exit_code)
 
 
-def _interrupted(console: Console, *, wants_json: bool) -> int:
+def _interrupted(console: Console) -> Outcome:
     finding = Finding(
         code="run-interrupted",
         severity=Severity.ERROR,
@@ -92,9 +113,8 @@ def _interrupted(console: Console, *, wants_json: bool) -> int:
         hint="repeat the command: it goes on from there",
     )
     console.finding(finding)
-    if wants_json:
-        _print_json({"schema": 1, "verdict": "unknown", "findings": [finding.to_json()]})
-    return EXIT_INTERRUPTED
+    document = {"schema": 1, "verdict": "unknown", "findings": [finding.to_json()]}
+    return Outcome(document=document, exit_code=EXIT_INTERRUPTED)
 
 
 _MACHINE_FAULTS = frozenset(
@@ -147,7 +167,7 @@ def _tail(log: Path, lines: int = 20) -> list[str]:
         return []
 
 
-def _bug(error: Exception, console: Console, argv: Sequence[str]) -> int:
+def _bug(error: Exception, console: Console, argv: Sequence[str]) -> Outcome:
     finding = {"code": "bug", "severity": "error", "message": f"{type(error).__name__}: {error}"}
     console.error(f"this is a bug of sglforge {__version__}: {finding['message']} [bug]")
     trace = "".join(traceback.format_exception(error))
@@ -158,9 +178,7 @@ def _bug(error: Exception, console: Console, argv: Sequence[str]) -> int:
         console.error(f"  please report it with {place}")
     except OSError:
         console.error(trace)
-    if "--json" in argv:
-        _print_json({"schema": 1, "verdict": "unknown", "findings": [finding]})
-    return EXIT_BUG
+    return Outcome(document={"schema": 1, "verdict": "unknown", "findings": [finding]}, exit_code=EXIT_BUG)
 
 
 def _given_workspace(argv: Sequence[str]) -> Path | None:
@@ -170,11 +188,6 @@ def _given_workspace(argv: Sequence[str]) -> Path | None:
         if name == "--workspace" and (value if equals else following):
             return Path(value if equals else following)
     return None
-
-
-def _print_json(document: object) -> None:
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
 
 
 def _request(arguments: argparse.Namespace, argv: Sequence[str]) -> Request:

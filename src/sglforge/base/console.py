@@ -6,6 +6,7 @@ pipe) only whole lines are written, and a long step says now and then that it is
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -134,11 +135,18 @@ class Console:
                 step.bar = None
 
     def _write(self, text: str) -> None:
-        self.stream.write(text + "\n")
-        self.stream.flush()
+        try:
+            self.stream.write(text + "\n")
+            self.stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass  # a log that is full loses what is said, not what is done
 
 
 def for_terminal(verbosity: Verbosity) -> Console:
     """Return a console on stderr: live on a terminal, unless ``NO_COLOR`` or ``CI`` is set."""
+    if sys.stderr is None:  # closed by the caller
+        return Console(stream=io.StringIO(), verbosity=verbosity)
     live = sys.stderr.isatty() and not os.environ.keys() & {"NO_COLOR", "CI"}
     return Console(verbosity=verbosity, live=live and os.environ.get("TERM") != "dumb")

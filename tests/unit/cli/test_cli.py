@@ -274,3 +274,35 @@ def test_a_bug_is_recorded_in_the_workspace_that_was_named(
     assert "ZeroDivisionError: toy" in record.read_text()
     assert "Traceback" not in talk
     assert not (tmp_path / "another").exists()
+
+
+@pytest.mark.parametrize("form", ["", "--json"])
+@pytest.mark.parametrize(
+    ("redirection", "status", "talk"),
+    [
+        (">/dev/full", "1", "the result cannot be written: No space left on device"),
+        ("2>/dev/full", "0", ""),
+        (">&-", "0", ""),
+        ("2>&-", "0", ""),
+        ("", "1", ""),
+    ],
+    ids=["full", "log full", "closed", "log closed", "nobody reads"],
+)
+def test_what_becomes_of_the_output_is_no_traceback(
+    form: str, redirection: str, status: str, talk: str, tmp_path: Path
+) -> None:
+    command = f"{sys.executable} -m sglforge explain usage {form} {redirection}; echo $? >{tmp_path}/status"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command if redirection else f"{{ {command}; }} | true; sleep 1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "status").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (tmp_path / "status").read_text().strip() == status, done.stderr
+    assert talk in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
