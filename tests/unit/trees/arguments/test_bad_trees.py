@@ -134,7 +134,7 @@ def test_an_annotation_of_another_shape_is_named(tmp_path: Path) -> None:
         ),
         ("import os\nos.kill(os.getppid(), 0)", "arguments-forbidden", "end a process"),
         ("import ctypes\nctypes.CDLL(None).system(b'true')", "arguments-forbidden", "call the C library"),
-        ("try:\n    open('/tmp/x', 'w')\nexcept BaseException:\n    pass", "arguments-forbidden", "write"),
+        ("try:\n    open('/tmp/written', 'w')\nexcept BaseException:\n    pass", "arguments-forbidden", "write"),
         ("raise RuntimeError('no GPU')", "arguments-failed", "RuntimeError: no GPU"),
         ("import sys\nsys.exit(0)", "arguments-failed", "SystemExit"),
         ("import os\nos._exit(0)", "arguments-failed", "gave no answer"),
