@@ -237,18 +237,27 @@ def _is_in_place(before: PythonText, after: PythonText, change: Change) -> bool:
 
 def _run(source: PythonText, edit: PythonEdit, statements: Sequence[ast.stmt]) -> int | None:
     """Return the line of an edit's statements if they stand one after the other in the anchored object."""
-    wanted = _dumps(statements)
     if isinstance(edit, ReplaceEdit) and edit.operation == "replace-function":
         function = copy.copy(_function(source, edit))
         function.decorator_list = []
-        return function.lineno if _dumps([function]) == wanted else None
+        return function.lineno if _is_same([function], list(statements)) else None
     for suite in _homes(source, edit):
         there = suite.statements(source.module)
-        for index in range(len(there) - len(wanted) + 1):
-            alike = type(there[index]) is type(statements[0])  # a dump of everything there takes long
-            if alike and _dumps(there[index : index + len(wanted)]) == wanted:
+        for index in range(len(there) - len(statements) + 1):
+            if _is_same(there[index : index + len(statements)], list(statements)):
                 return there[index].lineno
     return None
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Tell whether two syntax trees are the same, wherever they stand; it ends at the first difference."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, ast.AST):
+        return all(_is_same(getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return one == other
 
 
 def _homes(source: PythonText, edit: PythonEdit) -> Iterator[Suite]:

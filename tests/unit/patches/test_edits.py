@@ -279,6 +279,14 @@ def test_a_payload_with_the_anchored_statement_in_it_is_recognised_later() -> No
     assert refused(once, edit, payload).code == "patch-already-there"
 
 
+@pytest.mark.parametrize("there", [b"1", b"True", b"1.0", b"'1'", b"b'1'", b"u'1'", b"[1]", b"(1,)", b"-1"])
+@pytest.mark.parametrize("wanted", [b"1", b"True", b"1.0", b"'1'", b"b'1'", b"u'1'", b"[1]", b"(1,)", b"-1"])
+def test_code_that_only_looks_alike_is_not_there(there: bytes, wanted: bytes) -> None:
+    edit = edit_of("append-to-body", "f")
+    source = pytext.read(b"def f():\n    x = %s\n" % there, "toy.py")
+    assert is_there(source, edit, payloads.read(b"x = %s\n" % wanted, "p.py")) == (there == wanted)
+
+
 @pytest.mark.parametrize(
     ("query", "code", "words"),
     [
