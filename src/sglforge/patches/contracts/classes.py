@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sglforge.patches.anchors import dotted
-from sglforge.patches.contracts.scopes import Binding, Definition, Imported, Scope, definitions, module_scope
+from sglforge.patches.contracts.scopes import Binding, Definition, Imported, Scope, definitions
 from sglforge.patches.contracts.tree import PatchedTree
 
 _HEADER = re.compile(rb"^[ \t]*class[ \t]+\w+[ \t]*(?:\[.*?\])?[ \t]*\(", re.MULTILINE)
@@ -145,8 +145,10 @@ class ClassGraph:
         for binding in bindings:
             yield from self._bound(file, scope, binding, rest, seen)
         if not bindings:
-            for star in (star for around in (scope, *scope.outer) for star in around.stars):
-                yield from self._bound(file, scope, Imported(star.module, star.level, head), rest, seen)
+            for around in (scope, *scope.outer):
+                for star in around.bindings.get("*", ()):
+                    if isinstance(star, Imported):
+                        yield from self._bound(file, scope, Imported(star.module, star.level, head), rest, seen)
 
     def _bound(
         self, file: str, scope: Scope, binding: Binding, rest: str, seen: frozenset[tuple[str, str]]
@@ -187,7 +189,7 @@ class ClassGraph:
     def _scope(self, file: str) -> Scope | None:
         if file not in self._scopes:
             module = self.tree.module(file) if file.endswith(".py") else None
-            self._scopes[file] = module_scope(module) if module else None
+            self._scopes[file] = Scope(statements=module.body) if module else None
         return self._scopes[file]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -22,13 +23,21 @@ Binding = ast.ClassDef | ast.expr | Imported | None
 """A class, the expression that is assigned, an import, or something that is no class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scope:
-    """One scope: its bindings (several where a name is bound in several places) and the scopes around it."""
+    """One scope: its statements and the scopes around it, from the inside to the outside."""
 
-    bindings: Mapping[str, Sequence[Binding]]
-    stars: tuple[Imported, ...]
-    outer: tuple[Scope, ...]
+    statements: Sequence[ast.stmt]
+    outer: tuple[Scope, ...] = ()
+
+    @cached_property
+    def bindings(self) -> Mapping[str, Sequence[Binding]]:
+        """What each name is bound to; several where it is bound in several places; stars under `*`."""
+        found: dict[str, list[Binding]] = {}
+        for statement in running(self.statements):
+            for name, binding in _bound(statement):
+                found.setdefault(name, []).append(binding)
+        return found
 
     def lookup(self, name: str) -> Sequence[Binding]:
         """Return what a name is bound to, from the inside to the outside."""
@@ -47,14 +56,9 @@ class Definition:
     scope: Scope
 
 
-def module_scope(module: ast.Module) -> Scope:
-    """Return the scope of a module."""
-    return _scope(module.body, ())
-
-
 def definitions(module: ast.Module) -> tuple[Definition, ...]:
     """Return every class of a module, nested ones included, with its qualified name as Python spells it."""
-    scope = module_scope(module)
+    scope = Scope(statements=module.body)
     return tuple(_definitions(module.body, scope, (scope,), ""))
 
 
@@ -100,24 +104,12 @@ def _definitions(
     """Yield the classes of a block; ``around`` are the scopes that functions in it see (a class's own is not)."""
     for statement in running(statements):
         if isinstance(statement, Function):
-            inner = _scope(statement.body, around)
+            inner = Scope(statements=statement.body, outer=around)
             yield from _definitions(statement.body, inner, (inner, *around), f"{prefix}{statement.name}.<locals>.")
         elif isinstance(statement, ast.ClassDef):
             name = prefix + statement.name
             yield Definition(name=name, node=statement, scope=scope)
-            yield from _definitions(statement.body, _scope(statement.body, around), around, f"{name}.")
-
-
-def _scope(statements: Sequence[ast.stmt], outer: tuple[Scope, ...]) -> Scope:
-    bindings: dict[str, list[Binding]] = {}
-    stars: list[Imported] = []
-    for statement in running(statements):
-        for name, binding in _bound(statement):
-            if name == "*" and isinstance(binding, Imported):
-                stars.append(binding)
-            else:
-                bindings.setdefault(name, []).append(binding)
-    return Scope(bindings=bindings, stars=tuple(stars), outer=outer)
+            yield from _definitions(statement.body, Scope(statements=statement.body, outer=around), around, f"{name}.")
 
 
 def _bound(statement: ast.stmt) -> Iterator[tuple[str, Binding]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sglforge.patches.anchors import dotted
 from sglforge.patches.contracts.bodies import fields
 from sglforge.patches.contracts.classes import Known
-from sglforge.patches.contracts.flow import Event, Place, Run, State
+from sglforge.patches.contracts.flow import Event, Run, State
 from sglforge.patches.contracts.members import WITHOUT_SELF, Members, Method
 from sglforge.patches.contracts.origins import Origins
 from sglforge.patches.contracts.scopes import Function, running
@@ -21,11 +21,11 @@ class Usage:
     """What upstream's own code in a class body does with attributes of `self`.
 
     ``read`` are those that it reads without having set or looked for them just before. ``declared`` are set somewhere,
-    or annotated, each with the first place.
+    or annotated.
     """
 
     read: frozenset[str]
-    declared: Mapping[str, Place]
+    declared: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +64,13 @@ class Usages:
 
     def _upstream(self, cls: Known) -> Usage:
         read: set[str] = set()
-        annotated = [one for one in fields(cls) if self._is_upstream(cls, one.line)]
-        declared = {one.name: Place(file=cls.file, line=one.line) for one in annotated}
+        declared = {one.name for one in fields(cls) if self._is_upstream(cls, one.line)}
         for method in _methods(cls):
             run = Run(members=self.members, instance=cls, depth=1)
             run.call(method, State())
             read |= {event.attribute for event in run.reads if self._is_upstream(cls, event.place.line)}
-            for event in run.sets:
-                if self._is_upstream(cls, event.place.line):
-                    declared.setdefault(event.attribute, event.place)
-        return Usage(read=frozenset(read), declared=declared)
+            declared |= {event.attribute for event in run.sets if self._is_upstream(cls, event.place.line)}
+        return Usage(read=frozenset(read), declared=frozenset(declared))
 
     def _is_upstream(self, cls: Known, line: int) -> bool:
         return self.origins.of(cls.file, line) is None
