@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.patches.result import PatchResult
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.series import Series, apply_series, load_series
 
 WORDS = """
 description = "d"
@@ -16,7 +16,7 @@ origin = "sglforge"
 reason = "r"
 reference = "x"
 forwarded = "no"
-versions = ">=1"
+versions = ">=0.1"
 """
 
 
@@ -38,18 +38,24 @@ class Put:
         return "\n".join(["[[edits]]", *(f"{key} = {json.dumps(value)}" for key, value in fields.items() if value)])
 
 
-def patch(root: Path, files: Mapping[str, str], *edits: Put, more: str = "") -> PatchResult:
-    """Write a tree and a catalog with the topic `one` of the package `toy`, and apply it."""
-    tree, folder = root / "tree", root / "catalog/patches/toy/one"
-    for name, content in files.items():
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(content)
+def series_of(root: Path, *edits: Put, more: str = "") -> Series:
+    """Write a catalog with the topic `one` of the package `toy`, and read its series."""
+    folder = root / "patches/toy/one"
     (folder / "payload").mkdir(parents=True)
     for number, put in enumerate(edits):
         (folder / f"payload/{number}.py").write_text(put.code)
     tables = [put.table(f"payload/{number}.py") for number, put in enumerate(edits)]
     (folder / "patch.toml").write_text("\n".join([WORDS, more, *tables, ""]))
     (folder.parent / "series.toml").write_text('topics = ["one"]\n')
-    series = load_series(root / "catalog", "toy")
+    series = load_series(root, "toy")
     assert series is not None
-    return apply_series(series, tree, version="1.0")
+    return series
+
+
+def patch(root: Path, files: Mapping[str, str], *edits: Put, more: str = "") -> PatchResult:
+    """Write a tree, and apply a topic of these edits to it."""
+    for name, content in files.items():
+        path = root / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return apply_series(series_of(root / "catalog", *edits, more=more), root / "tree", version="1.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
@@ -9,14 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import patching
 import pytest
 from calling import ROOT
+from patching import Put
 
 from sglforge.base import proc
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedSource, read_lock
 from sglforge.errors import Severity
 from sglforge.host import package_index
+from sglforge.patches.model import TomlEdit
 from sglforge.patches.result import TopicState
 from sglforge.patches.series import Series, apply_series, load_series
 from sglforge.patches.topic import Topic
@@ -177,3 +181,69 @@ def test_a_renamed_anchor_is_drift_and_leaves_the_tree_alone(fresh: Fresh) -> No
 @pytest.mark.parametrize("name", [name for name in RELEASED if name.startswith("sglang-")])
 def test_the_version_of_the_tree_is_read(unpacked: Fresh, name: str) -> None:
     assert tree_version(unpacked(name)) == RELEASED[name].version
+
+
+WORKERS = "sglang/srt/speculative/eagle_worker_v2.py"
+SPECULATIVE = [name for name in RELEASED if name.startswith("sglang-")]
+
+
+@pytest.mark.parametrize("name", SPECULATIVE)
+def test_the_seed_crash_is_refused_with_both_classes(unpacked: Fresh, name: str, tmp_path: Path) -> None:
+    read = "if 0 < self.batch_limit:\n    pass\n"
+    edits = [
+        Put("prepend-to-body", "EAGLEWorkerV2.forward_batch_generation", read, WORKERS),
+        Put("append-to-body", "EagleDraftWorker.__init__", "self.batch_limit = 1\n", WORKERS),
+    ]
+    crash = patching.series_of(tmp_path / "crash", *edits)
+    result = apply_series(crash, unpacked(name), version=RELEASED[name].version, write=False)
+    (finding,) = result.findings
+    assert finding.code == "patch-attribute-unset"
+    assert "`EAGLEWorkerV2.forward_batch_generation`" in finding.message
+    assert "set in `EagleDraftWorker.__init__`" in finding.message
+    assert finding.message.endswith("another class: `EAGLEWorkerV2` and `StandaloneWorkerV2` may lack it")
+
+    cure = [
+        edits[0],
+        Put("add-class-attribute", "EAGLEWorkerV2", "batch_limit = 0\n", WORKERS),
+        Put("prepend-to-body", "EAGLEWorkerV2.__init__", "self.batch_limit = 1\n", WORKERS),
+    ]
+    result = apply_series(
+        patching.series_of(tmp_path / "cure", *cure), unpacked(name), version=RELEASED[name].version, write=False
+    )
+    (finding,) = result.findings
+    assert finding.code == "patch-attribute-unassigned-in-subclass"
+    assert "`StandaloneWorkerV2`" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("left_out", "codes"),
+    [
+        ({"payload/worker_defaults.py"}, {"patch-attribute-unset"}),
+        ({"payload/worker_start.py"}, {"patch-attribute-unset"}),
+        ({"payload/scheduler_confirm.py"}, {"patch-evidence-missing"}),
+        ({"payload/args_flags.py"}, {"patch-flag-missing"}),
+    ],
+)
+def test_the_threshold_without_one_of_its_safeguards_is_refused(
+    unpacked: Fresh, left_out: set[str], codes: set[str]
+) -> None:
+    topic = series_of("sglang-0.5.9").named("speculation-threshold")
+    kept = [edit for edit in topic.file.edits if not isinstance(edit, TomlEdit) and edit.payload not in left_out]
+    if left_out == {"payload/worker_start.py"}:
+        kept = [edit for edit in kept if edit.payload != "payload/worker_defaults.py"]
+    lame = dataclasses.replace(topic, file=topic.file.model_copy(update={"edits": kept}))
+    series = Series(package="sglang", topics=(lame,))
+    result = apply_series(series, unpacked("sglang-0.5.9"), version="0.5.9", write=False)
+    assert {finding.code for finding in result.findings} == codes
+
+
+def test_the_threshold_that_standalone_does_not_take_is_refused(unpacked: Fresh) -> None:
+    topic = series_of("sglang-0.5.9").named("speculation-threshold")
+    kept = [edit for edit in topic.file.edits if getattr(edit, "anchor", "") != "StandaloneWorkerV2.__init__"]
+    series = Series(
+        package="sglang",
+        topics=(dataclasses.replace(topic, file=topic.file.model_copy(update={"edits": kept})),),
+    )
+    result = apply_series(series, unpacked("sglang-0.5.9"), version="0.5.9", write=False)
+    assert {finding.code for finding in result.findings} == {"patch-attribute-unassigned-in-subclass"}
+    assert all("`StandaloneWorkerV2`" in finding.message for finding in result.findings)

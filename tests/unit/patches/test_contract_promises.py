@@ -150,7 +150,7 @@ def test_a_waiver_is_known_without_a_tree(tmp_path: Path) -> None:
     assert (finding.code, finding.subject) == ("patch-contract-waived", "toy/one")
     assert finding.where == f"{tmp_path}/catalog/patches/toy/one/patch.toml:9"
     assert finding.hint == "correct what it hides, then take the waiver out"
-    assert series.remarks("0.9") == ()
+    assert series.remarks("0.0.1") == ()
 
 
 @pytest.mark.parametrize("contract", ["subclass-assigned", "flag-exists", "evidence-exists"])
