@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sglforge.base.ids import Sha256
 from sglforge.errors import PatchError
-from sglforge.patches.attempt import attempt
+from sglforge.patches.attempt import Attempt, attempt
 from sglforge.patches.draft import Draft
 from sglforge.patches.load import TOPIC_FILE
-from sglforge.patches.model import DiffEdit, PythonEdit, TextEdit
+from sglforge.patches.model import AnyEdit, DiffEdit, PythonEdit, TextEdit
 from sglforge.patches.remake import remade
 from sglforge.patches.reread import reread
 from sglforge.patches.topic import Topic
@@ -39,9 +39,20 @@ def refresh(topic: Topic, base: Draft, goal: Draft, version: str) -> Mapping[Pat
             raise _inexpressible(topic, [f"{fault.where}: {fault.message}" for fault in trial.faults])
         case _:
             pass
-    reading = reread(
-        trial.topic, [edit for edit in chosen if isinstance(edit, PythonEdit | TextEdit)], trial.draft, goal
-    )
+    try:
+        return _with_payloads(topic, trial, goal, chosen, base, version, lower=False)
+    except PatchError as error:
+        if error.code != "patch-not-expressible":
+            raise
+    return _with_payloads(topic, trial, goal, chosen, base, version, lower=True)
+
+
+def _with_payloads(
+    topic: Topic, trial: Attempt, goal: Draft, chosen: Sequence[AnyEdit], base: Draft, version: str, *, lower: bool
+) -> Mapping[Path, bytes]:
+    """Return the payloads that were edited, and the topic's file if its hashes change."""
+    edits = [edit for edit in chosen if isinstance(edit, PythonEdit | TextEdit)]
+    reading = reread(trial.topic, edits, trial.draft, goal, lower=lower)
     if reading.faults:
         raise _inexpressible(topic, reading.faults)
     again = attempt(dataclasses.replace(topic, payloads={**topic.payloads, **reading.payloads}), base, version)

@@ -54,22 +54,25 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
             yield Change(start=head + start, end=head + end, new_start=head + new_start, new_end=head + new_end)
 
 
-def moved(region: Region, found: Sequence[Change]) -> tuple[int, int]:
-    """Return the lines that a region has after some changes, those at its edges included."""
-    before = sum(
-        change.new_end - change.new_start - (change.end - change.start)
+def owners(regions: Sequence[Region], found: Sequence[Change], *, lower: bool) -> list[Region | None]:
+    """Return the region that each change belongs to, None for one that is in none.
+
+    Lines that are added where two regions meet could belong to either: to the lower one or to the upper one.
+    """
+    ordered = sorted(regions, key=lambda region: region.start, reverse=lower)
+    return [
+        next((region for region in ordered if region.start <= change.start and change.end <= region.end), None)
         for change in found
-        if change.end <= region.start and not holds(region, change)
-    )
-    inside = sum(
-        change.new_end - change.new_start - (change.end - change.start) for change in found if holds(region, change)
-    )
+    ]
+
+
+def moved(region: Region, found: Sequence[Change], owned_by: Sequence[Region | None]) -> tuple[int, int]:
+    """Return the lines that a region has after some changes, its own included."""
+    grown = [(change, change.new_end - change.new_start - (change.end - change.start)) for change in found]
+    pairs = list(zip(grown, owned_by, strict=True))
+    inside = sum(lines for (_, lines), owner in pairs if owner == region)
+    before = sum(lines for (change, lines), owner in pairs if owner != region and change.end <= region.start)
     return region.start + before, region.end + before + inside
-
-
-def holds(region: Region, change: Change) -> bool:
-    """Tell whether a change is inside a region, or adds lines at one of its edges."""
-    return region.start <= change.start and change.end <= region.end
 
 
 def as_payload(lines: Sequence[str], start: int, end: int, prefix: str, unit: str) -> str | None:

@@ -12,7 +12,7 @@ from sglforge.patches.layout import file_unit
 from sglforge.patches.model import PythonEdit, TextEdit
 from sglforge.patches.parameters import fitted, renamed, upstream_names
 from sglforge.patches.payload import Payload
-from sglforge.patches.regions import Change, Region, as_payload, changes, find_region, holds, indentation, moved
+from sglforge.patches.regions import Region, as_payload, changes, find_region, indentation, moved, owners
 from sglforge.patches.topic import Topic
 
 PayloadEdit = PythonEdit | TextEdit
@@ -28,8 +28,10 @@ class Reading:
     faults: list[str] = field(default_factory=list)
 
 
-def reread(topic: Topic, edits: Sequence[PayloadEdit], applied: Draft, goal: Draft) -> Reading:
+def reread(topic: Topic, edits: Sequence[PayloadEdit], applied: Draft, goal: Draft, *, lower: bool) -> Reading:
     """Return the payloads that were edited between two states of a tree, the topic applied and the edited one.
+
+    ``lower``: what was added where two payloads meet belongs to the lower one.
 
     Raises PatchError ``patch-target-unreadable`` when an edited Python file is none any more.
     """
@@ -40,7 +42,9 @@ def reread(topic: Topic, edits: Sequence[PayloadEdit], applied: Draft, goal: Dra
             reading.faults.append(f"{file} came, went or got another mode")
             continue
         own = [edit for edit in edits if file in _places(edit, applied)]
-        for edit, text in _texts(_File(topic=topic, name=file, applied=applied, goal=goal), own, reading.faults):
+        for edit, text in _texts(
+            _File(topic=topic, name=file, applied=applied, goal=goal), own, reading.faults, lower=lower
+        ):
             payload = Payload(text=text, where=topic.payloads[edit.payload].where)
             if reading.payloads.setdefault(edit.payload, payload) != payload:
                 reading.faults.append(f"{edit.payload} stands in two places, which were edited differently")
@@ -71,43 +75,41 @@ class _File:
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _texts(file: _File, edits: Sequence[PayloadEdit], faults: list[str]) -> Iterator[tuple[PayloadEdit, str]]:
+def _texts(
+    file: _File, edits: Sequence[PayloadEdit], faults: list[str], *, lower: bool
+) -> Iterator[tuple[PayloadEdit, str]]:
     """Yield the edits whose payloads were edited with the new text; add the other places to the faults."""
-    before, after = file.lines(file.applied), file.lines(file.goal)
-    differences = list(changes(before, after))
+    before = file.lines(file.applied)
+    differences = list(changes(before, file.lines(file.goal)))
     regions: list[tuple[PayloadEdit, Region]] = []
     for edit in edits:
         region = find_region(before, file.standing(edit), exact=isinstance(edit, TextEdit))
         if region is not None:
             regions.append((edit, region))
+    owned_by = owners([region for _, region in regions], differences, lower=lower)
     faults += [
         f"{file.name}:{change.new_start + 1} is in no payload of the topic"
-        for change in differences
-        if not any(holds(region, change) for _, region in regions)
+        for change, owner in zip(differences, owned_by, strict=True)
+        if owner is None
     ]
     for edit, region in regions:
-        if any(holds(region, change) for change in differences):
-            text = _text(file, edit, region, before, after, differences)
+        if region in owned_by:
+            text = _text(file, edit, region, moved(region, differences, owned_by))
             if text is None:
                 faults.append(f"{file.name}:{region.start + 1}: {edit.payload} cannot be read back")
             else:
                 yield edit, text
 
 
-def _text(
-    file: _File,
-    edit: PayloadEdit,
-    region: Region,
-    before: Sequence[str],
-    after: Sequence[str],
-    differences: Sequence[Change],
-) -> str | None:
-    start, end = moved(region, differences)
+def _text(file: _File, edit: PayloadEdit, region: Region, lines: tuple[int, int]) -> str | None:
+    """Return the payload that stands on some lines of the edited file."""
+    start, end = lines
+    after = file.lines(file.goal)
     if isinstance(edit, TextEdit):
         text = "\n".join(after[start:end]) + "\n"
         return None if _LONE.search(text) else text
     source = file.applied.python(file.name)
-    prefix, unit = indentation(before, region, file.standing(edit), file_unit(source))
+    prefix, unit = indentation(file.lines(file.applied), region, file.standing(edit), file_unit(source))
     code = as_payload(after, start, end, prefix, unit)
     theirs = {name: our for our, name in upstream_names(source, edit).items()}
     return _in_our_words(code, theirs, signature=edit.operation == "replace-function") if code else None

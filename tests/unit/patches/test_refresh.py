@@ -117,6 +117,30 @@ def test_what_was_edited_in_payloads_goes_back_into_them(bench: Bench, tmp_path:
     }
 
 
+def test_payloads_that_stand_side_by_side_are_told_apart(bench: Bench, tmp_path: Path) -> None:
+    both = edit("prepend-to-body", "a", "Worker.run") + edit("prepend-to-body", "b", "Worker.run")
+    bench.topic("one", both, a="x = 1\nx = 2\n", b="y = 1\ny = 2\n")  # the second goes above the first
+    tree, _ = opened(bench, "one")
+    text = (bench.tree / "pkg/worker.py").read_text()
+    for old, new in (("y = 1", "# y\n        y = 1"), ("y = 2", "y = 2\n        z = 3"), ("x = 2", "x = 3")):
+        text = text.replace(old, new)
+    bench.fill({"pkg/worker.py": text})
+    assert taken_over(bench, tree, tmp_path) == {
+        "one/payload/a.py": "x = 1\nx = 3\n",
+        "one/payload/b.py": "# y\ny = 1\ny = 2\nz = 3\n",
+    }
+
+
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_a_comment_between_two_payloads_goes_where_it_stays(bench: Bench, tmp_path: Path, place: str) -> None:
+    both = edit("append-to-body", "a", "Worker") + edit("append-to-body", "b", "Worker")
+    bench.topic("one", both, a="x = 1\n", b="y = 1\n")
+    tree, _ = opened(bench, "one")
+    new = "# of y\n    y = 1" if place == "above" else "y = 1\n    # of y"
+    bench.fill({"pkg/worker.py": (bench.tree / "pkg/worker.py").read_text().replace("y = 1", new)})
+    assert taken_over(bench, tree, tmp_path) == {"one/payload/b.py": new.replace("    ", "") + "\n"}
+
+
 def test_names_of_parameters_become_ours_again(bench: Bench, tmp_path: Path) -> None:
     bench.topic("one", edit("prepend-to-body", "p", "Worker.run") + "parameters = { rows = 1 }\n", p="print(rows)\n")
     tree, _ = opened(bench, "one")
