@@ -156,9 +156,15 @@ def test_a_changed_file_is_found_and_mended(built: Called, workspace: Path) -> N
     (victim,) = path.glob("venv/lib/python3*/site-packages/sglang/version.py")
     victim.chmod(0o644)
     victim.write_text(victim.read_text() + "# changed\n")
+    (other,) = path.glob("venv/lib/python3*/site-packages/torch/version.py")
+    text = other.read_text()
+    other.unlink()  # not through the hard link: that would change uv's cache
+    other.write_text(text + "# changed\n")
     verified = call("verify", "--target", "cpu", workspace=workspace)
     assert verified.code == 9
-    assert "environment-changed" in verified.codes
+    assert {"environment-changed", "torch-replaced"} <= verified.codes
+    refused = call("render", "tiny-cpu", "--target", "cpu", workspace=workspace)
+    assert (refused.code, refused.codes) == (9, {"environment-changed", "torch-replaced"})
     mended = call("install", "--target", "cpu", workspace=workspace)
     assert mended.code == 0, mended.talk
     assert call("verify", "--target", "cpu", workspace=workspace).code == 0
