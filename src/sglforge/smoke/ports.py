@@ -7,15 +7,23 @@ import socket
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
+# SGLang 0.5.11 to 0.5.15 derive a second port, 10000 above, and refuse to start when there is none.
+HIGHEST_PORT = 55_535
+_OFFERS = 64
 _LISTEN = "0A"  # include/net/tcp_states.h
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now; somebody else may still be faster."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that nobody listens on now, up to 55535 if possible; somebody else may still be faster."""
+    port = 0
+    with contextlib.ExitStack() as probes:  # open until the end, so that no port is offered twice
+        for _ in range(_OFFERS):
+            probe = probes.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            probe.bind((LOOPBACK, 0))
+            port = probe.getsockname()[1]
+            if port <= HIGHEST_PORT:
+                break
+    return port
 
 
 def is_open(port: int) -> bool:

@@ -111,6 +111,10 @@ def test_a_free_port_is_free() -> None:
     assert not ports.is_open(ports.free_port())
 
 
+def test_a_free_port_leaves_room_for_the_port_that_some_releases_add() -> None:
+    assert max(ports.free_port() for _ in range(100)) + 10_000 <= 65_535
+
+
 def test_commands_are_told_by_pid() -> None:
     assert Path(sys.executable).name in ports.command_of(os.getpid())
     assert ports.command_of(2**22 + 1) == "gone meanwhile"
