@@ -24,7 +24,7 @@ def shipped() -> Catalog:
 
 def test_it_loads_whole(shipped: Catalog) -> None:
     assert set(shipped.targets) >= {"cpu", "sm120"}
-    assert set(shipped.stacks) >= {"main", "release-0.5.9", "release-0.5.10.post1", "release-0.5.23"}
+    assert set(shipped.stacks) >= {"main", "release-0.5.9", "release-0.5.12.post1", "release-0.5.23"}
     assert set(shipped.profiles) >= {"tiny-cpu", "tiny-cpu-triton"}
 
 

@@ -1,7 +1,7 @@
 """Compare the attention of `sgl_kernel.indexed_attention` with the Triton kernels that it stands in for.
 
-Not a test module: it is run with the Python of an environment that holds a patched SGLang 0.5.9 or 0.5.10 and with
-TRITON_INTERPRET=1 (tests/integration/test_source_releases.py). Prints a line for each case; ends with 1 if two differ.
+Not a test module: it is run with TRITON_INTERPRET=1 and the Python of an environment that holds a patched SGLang 0.5.9
+to 0.5.12.post1 (tests/integration/test_older_releases.py). Prints a line for each case; ends with 1 if two differ.
 """
 
 import inspect

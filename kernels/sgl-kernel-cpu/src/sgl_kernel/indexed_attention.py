@@ -3,7 +3,7 @@
 ``srt/layers/attention/triton_backend.py`` describes a batch by index lists instead of rows of ``req_to_token``:
 ``kv_indices[kv_indptr[i]:kv_indptr[i + 1]]`` are the slots of request ``i``, in order of position. The patch topic
 ``cpu-triton-attention-in-torch`` sends CPU tensors here with that metadata unchanged. The contract is read off the
-Triton kernels of SGLang 0.5.9 and 0.5.10.post1 (``srt/layers/attention/triton_ops/decode_attention.py`` and
+Triton kernels of SGLang 0.5.9 to 0.5.12.post1 (``srt/layers/attention/triton_ops/decode_attention.py`` and
 ``extend_attention.py``). Scores, softmax and the weighted sum are computed in float32 (float64 for float64 queries).
 """
 
