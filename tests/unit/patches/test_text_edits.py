@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -118,6 +118,7 @@ def bare(line: bytes) -> bytes:
 LINES = st.lists(st.sampled_from([b"a", b"b", b"  a", b"", b"\xe9\xe8", b"a b"]), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(LINES, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.data())
 def test_every_other_line_keeps_its_bytes(lines: list[bytes], newline: bytes, final: bool, data: st.DataObject) -> None:
     source = newline.join(lines) + (newline if final else b"")

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -208,6 +208,7 @@ def toml_files(draw: st.DrawFn) -> str:
     return "\n".join(lines) + draw(st.sampled_from(["", "\n", "\n\n# end\n"]))
 
 
+@settings(deadline=None)
 @given(toml_files(), st.sampled_from(["set", "append", "remove"]), NAMES, st.sampled_from(["", "t", "x"]))
 def test_any_file_keeps_its_comments_and_other_values(source: str, operation: str, name: str, table: str) -> None:
     data = tomllib.loads(source)

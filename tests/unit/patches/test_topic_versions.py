@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -171,6 +171,7 @@ CLAUSES = st.builds(
 SPECIFIERS = st.lists(CLAUSES | st.sampled_from(["~=1.1", "==1.*", "==1.1.*", "!=1.*"]), min_size=1, max_size=3)
 
 
+@settings(deadline=None)
 @given(SPECIFIERS, SPECIFIERS)
 def test_versions_that_two_specifiers_share_are_found(first: list[str], second: list[str]) -> None:
     one, other = ",".join(first), ",".join(second)
