@@ -57,10 +57,15 @@ def damaged_keys(workspace: Workspace) -> frozenset[BuildKey]:
     return frozenset(present - keys(workspace))
 
 
-def discard(workspace: Workspace, key: BuildKey) -> None:
-    """Remove an entry, so that it is built again."""
+def drop_damaged(workspace: Workspace, key: BuildKey) -> bool:
+    """Remove an entry whose wheel is not the one that was published; return whether it was one."""
+    if not ((stored := lookup(workspace, key)) and verify(stored)):
+        return False
     with _locked(workspace, key):
-        remove(workspace.store / key)
+        # looked at again: another run may have built it anew meanwhile
+        if (stored := lookup(workspace, key)) and verify(stored):
+            remove(workspace.store / key)
+    return True
 
 
 def latest_key_parts(workspace: Workspace) -> dict[str, Mapping[str, str]]:

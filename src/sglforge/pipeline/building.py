@@ -312,8 +312,7 @@ def _current(planned: Planned, request: Request, *, check: installs.Check = veri
 
 def _looked_at(step: Step, request: Request) -> Step:
     """Return a step as one to build when its wheel in the store is not the one that was built, which is dropped."""
-    if step.state == "hit" and (found := store.lookup(request.workspace, step.key)) and store.verify(found):
-        store.discard(request.workspace, step.key)
+    if step.state == "hit" and store.drop_damaged(request.workspace, step.key):
         return replace(step, state="miss", why=DAMAGED)
     return step
 

@@ -11,7 +11,16 @@ import pytest
 from sglforge.base.files import sha256_file
 from sglforge.base.ids import BuildKey
 from sglforge.base.workspace import Workspace
-from sglforge.build.store import StoredWheel, damaged_keys, discard, keys, latest_key_parts, lookup, publish, verify
+from sglforge.build.store import (
+    StoredWheel,
+    damaged_keys,
+    drop_damaged,
+    keys,
+    latest_key_parts,
+    lookup,
+    publish,
+    verify,
+)
 
 KEY = BuildKey("a1" * 32)
 
@@ -84,12 +93,14 @@ def test_what_is_damaged_counts_as_absent_and_is_replaced(harm: str, workspace: 
     assert damaged_keys(workspace) == frozenset()
 
 
-def test_what_is_discarded_is_built_again(workspace: Workspace, tmp_path: Path) -> None:
+def test_only_a_damaged_wheel_is_dropped(workspace: Workspace, tmp_path: Path) -> None:
     assert damaged_keys(workspace) == frozenset()
-    put(workspace, tmp_path / "new")
-    discard(workspace, KEY)
+    assert not drop_damaged(workspace, KEY)
+    stored = put(workspace, tmp_path / "new")
+    assert not drop_damaged(workspace, KEY)
+    stored.path.write_bytes(b"WHEEL")
+    assert drop_damaged(workspace, KEY)
     assert keys(workspace) == damaged_keys(workspace) == frozenset()
-    discard(workspace, KEY)
 
 
 def test_a_changed_wheel_is_found_by_verify(workspace: Workspace, tmp_path: Path) -> None:
