@@ -107,6 +107,15 @@ def test_a_class_in_a_new_file_is_seen(tmp_path: Path) -> None:
     assert told(result).endswith(": `Child` may lack it")
 
 
+@pytest.mark.parametrize(("limit", "fires"), [("limit = 0", False), ("size = 0", True)])
+def test_a_base_in_a_new_file_is_read(limit: str, fires: bool, tmp_path: Path) -> None:
+    base = f"--- /dev/null\n+++ b/pkg/base.py\n@@ -0,0 +1,2 @@\n+class Base:\n+    {limit}\n"
+    source = WORKER.replace("class Worker:", "from pkg.base import Base\nclass Worker(Base):")
+    read = Put("prepend-to-body", "Worker.run", "batch = self.limit\n")
+    result = patch(tmp_path, {"pkg/worker.py": source, "pkg/__init__.py": ""}, read, diff(base))
+    assert [finding.code for finding in result.findings] == ["patch-attribute-unset"] * fires
+
+
 @pytest.mark.parametrize("deleted", [True, False])
 def test_a_class_in_a_deleted_file_is_not(deleted: bool, tmp_path: Path) -> None:
     edits = [diff(READ), diff(SET), *([diff(GONE)] if deleted else [])]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
-from patching import Put, patch
+from patching import Put, patch, series_of
 
 from sglforge.errors import Severity
 from sglforge.patches.result import PatchResult, TopicState
-from sglforge.patches.series import load_series
+from sglforge.patches.series import Series, apply_series, load_series
 
 WORKER = """\
 import logging
@@ -76,6 +77,16 @@ def test_evidence_that_nothing_of_the_topic_shows_is_refused(how: str, tmp_path:
     assert result.topics[0].state is TopicState.REJECTED
     if how == "another text":
         assert finding.hint == "did you mean 'the limit is off'?"
+
+
+def test_evidence_that_another_topic_shows_is_not_its_own(tmp_path: Path) -> None:
+    one = series_of(tmp_path / "one", log("print('the limit is on')\n"))
+    other = series_of(tmp_path / "other", log("print('another text')\n"), more='evidence = "the limit is on"')
+    topics = (*one.topics, dataclasses.replace(other.topics[0], name="other"))
+    (tmp_path / "tree/pkg").mkdir(parents=True)
+    (tmp_path / "tree/pkg/worker.py").write_text(WORKER)
+    result = apply_series(Series(package="toy", topics=topics), tmp_path / "tree", version="1.0")
+    assert [(finding.code, finding.subject) for finding in result.findings] == [("patch-evidence-missing", "toy/other")]
 
 
 SERVER_ARGS = """\
