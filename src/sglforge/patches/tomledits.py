@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ Value = object
 """What TOML can hold, in the types of ``tomllib``."""
 Data = MutableMapping[str, Value]
 
+_BEYOND = "the file's layout is beyond what can be edited by key: carry the change as a diff"
+
 
 def apply_toml(raw: bytes, file: str, edit: TomlEdit) -> bytes:
     """Return the edited bytes; every line but those of the value is the one it was.
@@ -38,9 +41,20 @@ def apply_toml(raw: bytes, file: str, edit: TomlEdit) -> bytes:
         raise PatchError(
             code="patch-misplaced",
             message=f"with `{edit.key}` changed, {file} says something else than the edit asks for",
-            hint="the file's layout is beyond what can be edited by key: carry the change as a diff",
+            hint=_BEYOND,
+        )
+    if lost := _comments(target.document.text) - _comments(after):
+        raise PatchError(
+            code="patch-misplaced",
+            message=f"with `{edit.key}` changed, {file} loses a comment: {min(lost)}",
+            hint=_BEYOND,
         )
     return _merged(source, after).raw
+
+
+def _comments(text: str) -> Counter[str]:
+    """Return the lines that are nothing but a comment: tables that lie out of order can lose some to tomlkit."""
+    return Counter(line for line in text.split("\n") if line.startswith("#"))
 
 
 def has_toml(raw: bytes, file: str, edit: TomlEdit) -> bool:

@@ -181,6 +181,12 @@ def test_an_edit_that_cannot_be_meant_is_refused_on_reading(operation: str, more
         edit_of(operation, **{"key": "a.b", **more})  # type: ignore[arg-type]
 
 
+def test_a_comment_that_would_be_lost_is_a_refusal() -> None:
+    source = "a = 1\nb = 1\nc-d = 1\n[t.u]\n[t]\n# about it\na = 1"
+    error = refused(edit_of("remove", "t.a", replaces=1), source.encode())
+    assert (error.code, "# about it" in error.message) == ("patch-misplaced", True)
+
+
 NAMES = st.sampled_from(["a", "b", "c-d", '"e.f"'])
 SCALARS = st.sampled_from(["1", "'x'", "true", "1.5", '"é"', "1979-05-27"])
 COMMENTS = st.sampled_from(["", "  # why", " # é"])
@@ -223,6 +229,12 @@ def test_any_file_keeps_its_comments_and_other_values(source: str, operation: st
     if operation == "append" and not isinstance(there, list):
         assert refused(edit, source.encode()).code == "patch-drifted"
         return
+    if -1 < source.find("[t.u]") < source.find("[t]"):  # tables out of order: tomlkit may lose a comment
+        try:
+            apply_toml(source.encode(), "f.toml", edit).decode()
+        except PatchError:
+            assert refused(edit, source.encode()).code == "patch-misplaced"
+            return
     after = apply_toml(source.encode(), "f.toml", edit).decode()
     # a comment inside or behind a value that goes may go with it, and no other
     lines = [line for line in source.split("\n") if operation == "append" or line.startswith("#")]
