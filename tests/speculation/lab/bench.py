@@ -35,6 +35,8 @@ class Bench:
     def __post_init__(self) -> None:
         if not self.setup.interpreted:
             kernels.install()
+        if self.setup.forgetful:
+            forget_threshold()
         self.scheduler = build_scheduler(self.setup)
         self.references = References(setup=self.setup)
         self.watcher = Watcher(scheduler=self.scheduler, references=self.references)
@@ -131,6 +133,19 @@ class Bench:
             return result
 
         kind.retract_decode = counted
+
+
+def forget_threshold() -> None:
+    """Make every worker that is built lose what its ``__init__`` has set."""
+    from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2
+
+    original = EAGLEWorkerV2.__init__
+
+    def forgetful(worker: Any, *arguments: Any, **named: Any) -> None:
+        original(worker, *arguments, **named)
+        del worker.spec_disable_batch_threshold
+
+    EAGLEWorkerV2.__init__ = forgetful
 
 
 def build_scheduler(setup: Setup) -> Any:

@@ -16,7 +16,8 @@ class Setup:
 
     ``pool_tokens`` is the size of the KV pool in tokens. ``interpreted`` runs SGLang's own Triton attention kernels in
     the interpreter; otherwise plain torch takes their arguments and metadata, 20 times faster. ``own_graphs`` emulates
-    the graphs of plain decode.
+    the graphs of plain decode. ``forgetful`` makes the worker lose its threshold at the end of its ``__init__``, as it
+    does where an exception is caught on the way.
     """
 
     algorithm: Algorithm | None
@@ -30,6 +31,7 @@ class Setup:
     tokenizer: bool = False
     interpreted: bool = False
     own_graphs: bool = False
+    forgetful: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
