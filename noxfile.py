@@ -92,8 +92,12 @@ def kernels(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def speculation(session: nox.Session) -> None:
-    """Prove the speculation threshold on SGLang 0.5.9 (after build -- --stack release-0.5.9); all with -- --sweep."""
-    python = _environment_python(session, "--stack", "release-0.5.9", "--target", "cpu")
+    """Prove the speculation threshold on SGLang 0.5.9 (after build -- --stack release-0.5.9); all with -- --sweep.
+
+    SGLFORGE_STACK names another stack of a patched release.
+    """
+    stack = os.environ.get("SGLFORGE_STACK", "release-0.5.9")
+    python = _environment_python(session, "--stack", stack, "--target", "cpu")
     _test_in_environment(session, python, "tests/speculation")
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from importlib.util import find_spec
+
 import pytest
 from speculation.checks import assert_right
 from speculation.lab.client import OpenLaboratory
@@ -90,6 +94,27 @@ def test_logprobs(open_laboratory: OpenLaboratory) -> None:
     for name, answer in mixed.answers.items():
         assert answer.logprobs == pytest.approx(plain.answers[name].logprobs, abs=1e-4)
         assert len(answer.logprobs) == len(answer.tokens)
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(find_spec("xgrammar") is None, reason="needs the grammar backend xgrammar")
+def test_a_grammar_is_kept_across_the_threshold(open_laboratory: OpenLaboratory) -> None:
+    """Some requests of a batch are constrained: what they say fits, and is the same with and without plain steps."""
+    laboratory = open_laboratory("EAGLE", tokenizer=True, grammars=True)
+    clients = tuple(
+        tuple(
+            replace(ask, sampling={"regex": "[a-m]{4}[n-z]{40}", "ignore_eos": False} if number % 2 == 0 else {})
+            for ask in client
+        )
+        for number, client in enumerate(crossing(4400, 3, tokens=(8, 16), longest=10))
+    )
+    always, mixed = (laboratory.run(Job(clients=clients, thresholds=(threshold,))) for threshold in (0, 1))
+    assert_right(mixed)
+    assert mixed.count(plain=True)
+    assert mixed.answers == always.answers
+    for name, answer in mixed.answers.items():
+        if int(name[-3]) % 2 == 0:
+            assert re.fullmatch("[a-m]{4}[n-z]*", bytes(answer.tokens).decode())
 
 
 def test_sampling_parameters_mean_the_same_on_both_sides(open_laboratory: OpenLaboratory) -> None:

@@ -66,10 +66,10 @@ def test_more_loads(open_laboratory: OpenLaboratory, threshold: int, seed: int) 
 
 
 @pytest.mark.sweep
-def test_with_the_attention_kernels_themselves(open_laboratory: OpenLaboratory) -> None:
-    """SGLang's Triton kernels in the interpreter, in the place of those of `lab.kernels`."""
+def test_with_the_attention_that_is_installed(open_laboratory: OpenLaboratory) -> None:
+    """In the built environment sgl_kernel's torch; in an unpatched tree Triton kernels in the interpreter."""
     job = Job(clients=crossing(77, 3, tokens=(4, 8), longest=10), thresholds=(1,))
-    outcome = open_laboratory("EAGLE", interpreted=True).run(job)
+    outcome = open_laboratory("EAGLE", installed_attention=True).run(job)
     assert_right(outcome)
     assert_crossed(outcome)
 

@@ -33,7 +33,7 @@ class Bench:
     counts: _Counts = field(default_factory=_Counts)
 
     def __post_init__(self) -> None:
-        if not self.setup.interpreted:
+        if not self.setup.installed_attention:
             kernels.install()
         if self.setup.forgetful:
             forget_threshold()
@@ -172,7 +172,7 @@ def build_scheduler(setup: Setup) -> Any:
         device="cpu",
         attention_backend="triton",
         sampling_backend="pytorch",
-        grammar_backend="none",
+        grammar_backend="xgrammar" if setup.grammars else "none",
         dtype="float32",
         max_total_tokens=setup.pool_tokens,
         max_running_requests=setup.max_running,

@@ -1,7 +1,7 @@
 """Attention in plain torch for SGLang's two Triton attention kernels: the same arguments, the same metadata.
 
-The Triton interpreter takes 20 times longer. What is tested is which metadata the kernels get; they are read here as
-the kernels read them, and the lengths must agree.
+What is tested is which metadata the kernels get: it is read here as the kernels read it, and rows and lengths must
+agree. In the interpreter the kernels themselves take 20 times longer.
 """
 
 from __future__ import annotations

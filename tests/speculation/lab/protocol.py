@@ -14,10 +14,10 @@ Algorithm = Literal["EAGLE", "EAGLE3", "STANDALONE"]
 class Setup:
     """One scheduler: its models, and what of SGLang is switched on.
 
-    ``pool_tokens`` is the size of the KV pool in tokens. ``interpreted`` runs SGLang's own Triton attention kernels in
-    the interpreter; otherwise plain torch takes their arguments and metadata, 20 times faster. ``own_graphs`` emulates
-    the graphs of plain decode. ``forgetful`` makes the worker lose its threshold at the end of its ``__init__``, as it
-    does where an exception is caught on the way.
+    ``pool_tokens`` is the size of the KV pool in tokens. ``installed_attention`` attends as the installed SGLang does
+    on a CPU; otherwise the plain torch of `kernels`, which is fast and strict about its metadata. ``grammars`` switches
+    constrained decoding on. ``own_graphs`` emulates the graphs of plain decode. ``forgetful`` makes the worker lose its
+    threshold at the end of its ``__init__``, as it does where an exception is caught on the way.
     """
 
     algorithm: Algorithm | None
@@ -29,7 +29,8 @@ class Setup:
     pool_tokens: int = 2048
     max_running: int = 8
     tokenizer: bool = False
-    interpreted: bool = False
+    installed_attention: bool = False
+    grammars: bool = False
     own_graphs: bool = False
     forgetful: bool = False
 

@@ -99,6 +99,16 @@ def test_a_missing_answer_fails_its_probe(
     assert all(word in judgement.message for word in words)
 
 
+def test_a_dropped_request_names_what_was_raised_meanwhile() -> None:
+    """SGLang takes a second or more to end after its scheduler has died."""
+    ready = "Traceback (most recent call last):\n  File x\nValueError: before\n"
+    log = f"{ready}Traceback (most recent call last):\n  File y\nAttributeError: 'W' object has no attribute 'a'\n"
+    judgement = judged(DECODE_SINGLE, "closed", "disconnected", ready_log=ready, log=log)
+    assert (judgement.verdict, judgement.code) == ("fail", "server-died")
+    assert "AttributeError: 'W' object has no attribute 'a'" in judgement.message
+    assert judged(DECODE_SINGLE, "closed", "disconnected", ready_log=ready, log=ready).code == "request-failed"
+
+
 @pytest.mark.parametrize(
     ("meta", "verdict", "words"),
     [

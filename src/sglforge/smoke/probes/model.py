@@ -169,6 +169,12 @@ def _no_answer(observed: Observed) -> Judgement | None:
                     f"the server ended during request {name} ({observed.ended}): {serverlog.cause(observed.log)}",
                     "read its log",
                 )
+            case "disconnected" if raised := serverlog.exceptions(observed.log[len(observed.ready_log) :]):
+                return failed(
+                    "server-died",
+                    f"the server dropped request {name}, and its log holds since then: {raised[-1]}",
+                    "its scheduler is dead, and the rest of it is about to end: read its log",
+                )
             case _:
                 return failed(
                     "request-failed",
