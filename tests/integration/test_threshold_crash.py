@@ -48,6 +48,7 @@ MISPLACED, SWALLOWED = "threshold-on-the-draft-worker", "threshold-lost-in-an-ex
 CAUSE = "AttributeError: 'EAGLEWorkerV2' object has no attribute 'spec_disable_batch_threshold'"
 CATALOG = load_catalog(ROOT)
 PROFILE = CATALOG.profile("tiny-cpu-triton")
+TREE = ServedTree(version=VERSION, options={PATCHED_OPTION})
 NO_WARM_UP = {"skip-server-warmup": True}
 servers = pytest.mark.servers
 HEALTH_WITHOUT_DECODE = {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
@@ -116,14 +117,13 @@ def variant(flags: Mapping[str, bool], variables: Mapping[str, str]) -> Profile:
 
 
 def smoke(profile: Profile, environment: Overlaid | Environment, folder: Path, *probes: str) -> SmokeReport:
-    tree = ServedTree(version=VERSION, options={PATCHED_OPTION})
     return run(
         profile,
         environment=environment,
         catalog_root=ROOT,
         target=CATALOG.target("cpu"),
         record=runrecord.start(folder / "runs"),
-        tree=tree,
+        tree=TREE,
         probes=("started", "decode-single", "alive-after", *probes),
     )
 
@@ -166,7 +166,7 @@ class Started:
 @contextmanager
 def started(profile: Profile, environment: Overlaid, folder: Path) -> Iterator[Started]:
     port = ports.free_port()
-    script = render_bash(profile, environment=environment, catalog_root=ROOT, port=port, folder=folder).write(folder)
+    script = render_bash(profile, environment=environment, catalog_root=ROOT, port=port, tree=TREE).write(folder)
     service = proc.spawn(["bash", script], log=folder / "server.log")
     try:
         yield Started(service=service, url=f"http://127.0.0.1:{port}", path=folder / "server.log")
@@ -258,10 +258,6 @@ def test_an_exception_that_is_caught_leads_to_the_same_death(
 @servers
 @pytest.mark.nightly
 def test_the_shipped_topic_lives_through_all_of_it(environment: Environment, tmp_path: Path) -> None:
-    profile = variant(NO_WARM_UP, HEALTH_WITHOUT_DECODE)
-    speculation = profile.speculation
-    assert speculation
-    update = {"speculation": speculation.model_copy(update={"disable_above_batch": 2})}
-    report = smoke(profile.model_copy(update=update), environment, tmp_path, "spec-threshold")
+    report = smoke(variant(NO_WARM_UP, HEALTH_WITHOUT_DECODE), environment, tmp_path, "spec-threshold")
     assert report.verdict == "pass", report.findings
     assert "sglforge: speculation threshold 2 (EAGLEWorkerV2, eager)" in report.log.read_text()
