@@ -151,6 +151,12 @@ def _check(patch: PatchedFile, lines: Sequence[str], where: str) -> None:
         if not hunk.added and not hunk.removed:
             first = min((line.diff_line_no or start for line in hunk), default=start)
             raise _broken(f"the diff is corrupt on line {first - 1}: the hunk changes nothing", where, first - 1)
+        if hunk.source_start and not hunk.source_length:
+            first = min((line.diff_line_no or start for line in hunk), default=start)
+            message = f"the hunk on line {first - 1} has no line of the file: nothing says where it goes"
+            raise corrupt(
+                message, where=f"{where}:{first - 1}", hint="make the diff again, with context (`git diff -U3`)"
+            )
         last = max((line.diff_line_no or 0 for line in hunk), default=0)
         rest = lines[last : last + 2]
         if rest and rest[0][:1] in {" ", "+", "-"} and not _ends_a_hunk(rest):

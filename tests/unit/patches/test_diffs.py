@@ -133,6 +133,8 @@ def test_a_folder_goes_with_its_last_file(bench: Bench) -> None:
         (CHANGE.replace("+b2\n", "+b2\n+b3\n"), 8, "the hunk on line 3: hunk is longer than expected"),
         (CHANGE.replace("+++ b/pkg/y.txt\n", ""), 2, "unexpected hunk found"),
         (CHANGE.replace("-b\n+b2\n", " b\n"), 3, "the hunk changes nothing"),
+        # git would put such lines at the end of the file, whatever line the hunk names
+        ("--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -1,0 +2 @@\n+new\n", 3, "nothing says where it goes"),
         ("only words\n", 1, "it changes no file"),
         ("", 1, "it changes no file"),
         (CHANGE + "@@ -9 +9 @@\n-x\n", 9, "shorter than expected"),
@@ -234,6 +236,12 @@ def test_a_diff_is_never_applied_with_fuzz(bench: Bench) -> None:
 
 
 LATER = "--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -2,4 +2,4 @@\n a\n-b\n+b2\n c\n d\n"
+
+
+def test_an_empty_file_is_filled_without_context(bench: Bench) -> None:
+    bench.fill({"pkg/y.txt": ""})
+    applied(bench, "--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -0,0 +1 @@\n+new\n")
+    assert (bench.tree / "pkg/y.txt").read_text() == "new\n"
 
 
 def test_a_hunk_may_have_moved_but_not_to_one_of_two_places(bench: Bench) -> None:
