@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             got = ", ".join(dict.fromkeys(finding.code for _, said, _ in results for finding in said.findings))
             print(f"ok    {case.id} {case.title}: {got or 'no finding'}")
     if not paths:
-        print("there is no case file", file=sys.stderr)
+        print(f"there is no case file in {', '.join(arguments) or OWN}", file=sys.stderr)
     if unjudged:
         print(f"{unjudged} not judged")
     print(f"{passed} passed, {failed} failed")

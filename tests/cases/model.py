@@ -56,7 +56,7 @@ def load(path: Path) -> Case:
         )
     except OSError as error:
         raise CaseError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CaseError(f"{path} is no case file: {error!r}") from error
 
 

@@ -49,7 +49,7 @@ def load(path: Path) -> Document:
         ) from error
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of too many digits, arrays nested too deeply
         line = re.search(r"at line (\d+)", str(error))
         last = text.count("\n") + (not text.endswith("\n"))
         raise ConfigError(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from unidiff.patch import PatchedFile
 
 NOTHING = "/dev/null"
+_LONGEST_NAME = 255
+"""Bytes of a name on the file systems of Linux."""
 _ESCAPE = re.compile(rb'\\([abfnrtv"\\]|[0-7]{3})')
 _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _SPECIAL_MODES = {"120000": "a link", "160000": "a submodule"}
@@ -198,6 +200,10 @@ def _stripped(quoted: str, strip: int, where: str) -> str | None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise unsafe(f"the diff names {name!r}, which is not a path inside the tree", where=where)
+    if any(part.lower() == ".git" for part in path.parts):
+        raise unsafe(f"the diff names {name!r}, which belongs to git", where=where)
+    if any(len(part.encode(errors="surrogateescape")) > _LONGEST_NAME for part in path.parts):
+        raise unsafe(f"the diff names {name[:40]!r}..., which is too long for a file", where=where)
     if len(path.parts) <= strip:
         message = f"{name!r} has fewer than {strip + 1} parts: nothing is left of it when {strip} are stripped"
         raise corrupt(message, where=where, hint="give the number of folders to strip, as for `patch -p`")

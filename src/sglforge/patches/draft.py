@@ -10,7 +10,7 @@ from types import MappingProxyType
 from sglforge.patches.checkout import Checkout, File
 from sglforge.patches.faults import drifted
 from sglforge.patches.pytext import PythonText
-from sglforge.trees.layout import either_layout
+from sglforge.trees.layout import either_layout, package_root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,12 @@ class Draft:
             names.append(real)
         if any(self.has(real) for real in names):
             return self.locate([name])
-        return next((real for real in names if (root / PurePosixPath(real).parts[0]).is_dir()), names[0])
+        named, *other = names
+        if other and not (root / PurePosixPath(named).parts[0]).is_dir():
+            inside = PurePosixPath(other[0]).parts[: len(package_root(root).parts) + 1]
+            if (root / PurePosixPath(*inside)).is_dir():
+                return other[0]
+        return named
 
     def has(self, file: str) -> bool:
         """Tell whether the tree has a file of a real name."""

@@ -75,6 +75,10 @@ def understand(payload: Payload) -> Code:
     try:
         statements = parse(payload.text).body
         tokens = list(tokenize.generate_tokens(io.StringIO(payload.text).readline))
+        for statement in statements:
+            ast.dump(statement)
+    except RecursionError as error:
+        raise _broken(payload, 1, "the payload is nested too deeply") from error
     except SyntaxError as error:
         raise _broken(payload, error.lineno, f"the payload is not Python: {error.msg}") from error
     except (ValueError, tokenize.TokenError) as error:

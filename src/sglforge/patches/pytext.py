@@ -122,11 +122,14 @@ def _parsed(raw: bytes, encoding: str, file: str) -> PythonText:
 def parse(text: str | bytes) -> ast.Module:
     """Parse Python without the warnings that upstream's code deserves.
 
-    Raises SyntaxError or ValueError (null bytes).
+    Raises SyntaxError or ValueError (null bytes, nested too deeply).
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        try:
+            return ast.parse(text)
+        except (RecursionError, MemoryError) as error:
+            raise ValueError("it is nested too deeply") from error
 
 
 def _mark(raw: bytes) -> bytes:

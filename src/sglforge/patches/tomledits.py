@@ -189,7 +189,7 @@ def _read(source: TextLines, edit: TomlEdit) -> _Target:
     try:
         text = b"\n".join(source.bare).decode() + ("\n" if source.raw.endswith(b"\n") else "")
         data = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise _unreadable(source.file, str(error)) from error
     return _Target(document=Document(path=Path(source.file), data=data, text=text), keys=key_path(edit.key), edit=edit)
 

@@ -22,6 +22,7 @@ _RECORD = ".git/sglforge.json"
 _IDENTITY = ("-c", "user.name=sglforge", "-c", "user.email=sglforge@localhost", "-c", "commit.gpgSign=false")
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding\n"
 _LEFT_BY_TOOLS = frozenset({".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+_LEFT_BESIDE = (".pyc", ".orig", ".rej", "~")
 _TIMEOUT_S = 300.0
 
 
@@ -143,7 +144,7 @@ def _walk(root: Path) -> Iterator[Path]:
     for current, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in _LEFT_BY_TOOLS]
         links = [name for name in folders if Path(current, name).is_symlink()]
-        yield from (Path(current, name) for name in (*files, *links) if not name.endswith(".pyc"))
+        yield from (Path(current, name) for name in (*files, *links) if not name.endswith(_LEFT_BESIDE))
 
 
 def _state(path: Path | None) -> File | None:

@@ -281,6 +281,12 @@ def _patch_copy(request: Request, tree: Path, topic: str | None) -> dict[str, Pa
             message=f"there is no patch series for {package}",
             hint="name the package with --package",
         )
+    if not tree.is_dir():
+        raise ConfigError(
+            code="tree-missing",
+            message=f"--tree: there is no folder {tree}",
+            hint="name an unpacked source tree",
+        )
     with working_folder(request.workspace, "patch") as folder:
         copy_folder(tree, folder / "tree")
         result = apply_series(series, folder / "tree", version=tree_version(tree), topic=topic, origin=tree)
