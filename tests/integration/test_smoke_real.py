@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from calling import ROOT, Called
 
-from sglforge.base import runrecord
+from sglforge.base import proc, runrecord
 from sglforge.base.workspace import Workspace
 from sglforge.config.load import load_catalog
-from sglforge.config.model import Profile, Target
+from sglforge.config.model import Profile, Speculation, Target
+from sglforge.launch.threshold import adaptive_config
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.smoke.generation import generation
 from sglforge.smoke.run import run
@@ -76,3 +78,29 @@ def test_this_sglang_answers_with_what_the_judges_read(environment: Environment,
     # each verification adds one token of the model's own, the first token comes from the prefill
     assert answer.verify_steps
     assert answer.correct_drafts + answer.verify_steps >= answer.completion_tokens - 1
+
+
+POLICY = """
+import json, sys
+from sglang.srt.speculative.adaptive_spec_params import AdaptiveSpeculativeParams
+policy = AdaptiveSpeculativeParams(initial_steps=3, cfg_path=sys.argv[1])
+policy.set_cuda_graph_bs(json.loads(sys.argv[2]))
+for accepted in (0, 3):
+    for size in range(1, 65):
+        for _ in range(30):
+            policy.on_verify_complete([accepted] * size, size)
+print(json.dumps([policy.get_steps_for_batch(size) for size in range(1, 65)]))
+"""
+
+
+@pytest.mark.parametrize("captured", [None, [1, 2, 4, 8, 16, 32, 48, 64]])
+def test_upstreams_policy_takes_the_configuration_as_it_is_meant(
+    environment: Environment, tmp_path: Path, captured: list[int] | None
+) -> None:
+    """However right or wrong drafts are: 3 steps up to 32 requests, none from 33 on."""
+    speculation = Speculation(algorithm="EAGLE", draft_model="a/draft", num_steps=3, disable_above_batch=32)
+    config = tmp_path / "adaptive.json"
+    config.write_text(adaptive_config(speculation))
+    words: list[str | Path] = [environment.python, "-P", "-c", POLICY, config, json.dumps(captured)]
+    done = proc.run(words, env={"SGLANG_USE_CPU_ENGINE": "1", "PATH": os.environ["PATH"]}, timeout_s=300)
+    assert json.loads(done.stdout.splitlines()[-1]) == [3] * 32 + [0] * 32
