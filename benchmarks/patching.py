@@ -50,6 +50,6 @@ def _apply(archive: Path, tree: Path, version: str) -> Sample:
         raise BenchError(f"{PACKAGE} has no series")
     result = apply_series(series, unpacked, version=version)
     sample = Sample(wall_s=time.perf_counter() - start, cpu_s=time.process_time() - cpu)
-    if result.findings or not result.diff:
+    if result.tree_id is None or not result.diff:
         raise BenchError(f"the series of {PACKAGE} does not apply")
     return sample
