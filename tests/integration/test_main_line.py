@@ -172,6 +172,8 @@ def test_a_changed_file_is_found_and_mended(built: Called, workspace: Path) -> N
 
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_smoke_leaves_no_server(built: Called, workspace: Path, kill: signal.Signals) -> None:
+    # Tests that run in the background ignore SIGINT, and so would what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         argv("smoke", "--target", "cpu", "--workspace", workspace),
         cwd=ROOT,
