@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+
+# Nearly nothing that a verb makes has to be found by the collector, which by default looks after every 700 objects.
+_OBJECTS_BEFORE_COLLECTION = 50_000
 
 
 def main() -> None:
     """Run the command line and exit."""
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     try:
         from sglforge import cli
 

@@ -17,12 +17,12 @@ from sglforge.launch.rules import load_rules
 from sglforge.launch.ruling import HeldRule, hold_to
 from sglforge.launch.threshold import ConfigFile, ServedTree, Threshold, threshold
 from sglforge.launch.values import printable, variables
+from sglforge.launch.written import TEMPLATE, templates_path
 from sglforge.provision.receipt import RECEIPT
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-TEMPLATE = "launch.sh.j2"
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
 
@@ -152,7 +152,7 @@ def _template(catalog_root: Path) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     jinja = Environment(  # noqa: S701 - a shell script, not HTML: `_quoted` is the escape
-        loader=FileSystemLoader(catalog_root / "templates"),
+        loader=FileSystemLoader(templates_path(catalog_root)),
         undefined=StrictUndefined,
         finalize=_quoted,
         trim_blocks=True,

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from sglforge.config.model import LINE, FileModel, Name, Version
 from sglforge.config.parse import load_model
 from sglforge.errors import ConfigError
+from sglforge.launch.written import rules_path
 from sglforge.patches.model import Versions
 from sglforge.patches.versions import holds
 
@@ -81,11 +82,6 @@ class RulesFile(FileModel):
         Versions, Field(description="versions of SGLang that they were read for; others are not rendered")
     ]
     rules: Annotated[dict[Name, Rule], Field(description="rules by name", min_length=1)]
-
-
-def rules_path(catalog_root: Path, target: str) -> Path:
-    """Return where the rules of a target are written, if it has any."""
-    return catalog_root / "recipes" / "rules" / f"{target}.toml"
 
 
 def load_rules(catalog_root: Path, target: str) -> RulesFile | None:

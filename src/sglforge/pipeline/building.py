@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sglforge
 from sglforge import plan as plans
@@ -39,7 +40,9 @@ from sglforge.provision.receipt import Environment
 from sglforge.provision.uv import open_uv
 from sglforge.smoke import stored
 from sglforge.smoke.stored import Proof
-from sglforge.smoke.verdict import SmokeReport
+
+if TYPE_CHECKING:
+    from sglforge.smoke.verdict import SmokeReport
 
 
 def build(request: Request, console: Console) -> Outcome:

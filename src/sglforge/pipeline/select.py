@@ -25,7 +25,7 @@ from sglforge.pipeline.request import Request
 from sglforge.plan import BuildPlan, Known
 from sglforge.provision.python import ChosenPython, choose_python
 from sglforge.provision.uv import open_uv
-from sglforge.sources.fetch import choose
+from sglforge.sources.choose import choose
 from sglforge.sources.paths import digest_folder
 
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")

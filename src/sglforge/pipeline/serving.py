@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sglforge.base import runrecord
 from sglforge.base.console import Console
@@ -13,15 +14,16 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile
 from sglforge.config.override import override
 from sglforge.errors import ConfigError, InstallError, SmokeError
-from sglforge.launch.threshold import ServedTree
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.install import environment_lock
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.provision.verify import quick
 from sglforge.smoke import stored
-from sglforge.smoke.probes import catalog
-from sglforge.smoke.verdict import SmokeReport
+
+if TYPE_CHECKING:
+    from sglforge.launch.threshold import ServedTree
+    from sglforge.smoke.verdict import SmokeReport
 
 
 def render(request: Request, console: Console) -> Outcome:
@@ -64,6 +66,8 @@ def render(request: Request, console: Console) -> Outcome:
 
 def smoke(request: Request, console: Console) -> Outcome:
     """Start the profile's server, probe it, judge, and store the verdict."""
+    from sglforge.smoke.probes import catalog
+
     words = request.option("probe", str)
     probes = tuple(name.strip() for name in words.split(",")) if words else None
     catalog.select(probes)  # an unknown name is told before anything is done
@@ -176,6 +180,7 @@ def served_tree(request: Request, profile: Profile, environment: Environment) ->
     """
     if profile.speculation is None or profile.speculation.disable_above_batch is None:
         return None
+    from sglforge.launch.threshold import ServedTree
     from sglforge.trees.arguments.read import read_arguments
     from sglforge.trees.version import tree_version
 

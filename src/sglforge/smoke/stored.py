@@ -7,14 +7,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sglforge.base.files import digest, sha256_file, write_json
 from sglforge.base.workspace import Workspace
 from sglforge.config.model import Profile
 from sglforge.launch.options import server_options
-from sglforge.launch.render import TEMPLATE
-from sglforge.launch.rules import rules_path
-from sglforge.smoke.verdict import SmokeReport
+from sglforge.launch.written import TEMPLATE, rules_path, templates_path
+
+if TYPE_CHECKING:
+    from sglforge.smoke.verdict import SmokeReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def key(profile: Profile, *, receipt_sha256: str, catalog_root: Path, host: Mapp
             "receipt": receipt_sha256,
             "profile": profile.model_dump(mode="json"),
             "rules": sha256_file(rules) if rules.is_file() else None,
-            "template": sha256_file(catalog_root / "templates" / TEMPLATE),
+            "template": sha256_file(templates_path(catalog_root) / TEMPLATE),
             "models": models,
             "host": dict(host),
         }

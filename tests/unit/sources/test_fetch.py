@@ -14,7 +14,8 @@ from sglforge.base.index_locations import IndexLocations
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedFile, LockedSource
 from sglforge.errors import FetchError, LockError
-from sglforge.sources.fetch import choose, fetch
+from sglforge.sources.choose import choose
+from sglforge.sources.fetch import fetch
 from sglforge.sources.model import SourceArchive
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
