@@ -436,10 +436,15 @@ def _render(verbs: Verbs) -> None:
 
 
 def _smoke(verbs: Verbs) -> None:
-    parser = _verb(verbs, "smoke", "Start the profile's server, probe it with real requests, judge.")
+    parser = _verb(
+        verbs, "smoke", "Start the profile's server, or ask a running one, with real requests; judge; or judge again."
+    )
     _selecting(parser)
     parser.add_argument("profile", type=_text, nargs="?", metavar="PROFILE", help="default: the target's tiny model")
     parser.add_argument("--probe", type=_text, metavar="NAME,...", help="only these probes")
+    door = parser.add_mutually_exclusive_group()
+    door.add_argument("--url", type=_text, metavar="URL", help="ask the server at this address; it is left running")
+    door.add_argument("--judge", type=_path, metavar="FILE", help="judge a transcript; no server is asked")
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value")
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(
 
 PROBES = {
     "started", "decode-single", "greedy-repeat", "facts", "json-schema", "spec-gain", "spec-parity", "parallel",
-    "logits-finite", "spec-threshold", "alive-after", "stops-clean",
+    "logprobs-finite", "spec-threshold", "alive-after", "stops-clean",
 }  # fmt: skip
 
 

@@ -302,7 +302,7 @@ def failures(report: SmokeReport) -> dict[str, str]:
 def test_nan_late_in_a_text_is_seen_by_one_probe_only(smoke_with: Smoke) -> None:
     """Also with speculation every comparison agrees: token 0 to the end is what both servers say."""
     report = smoke_with(LATE, CATALOG.profile("tiny-cpu"))
-    assert failures(report) == {"logits-finite": "nan-logits"}
+    assert failures(report) == {"logprobs-finite": "nan-logits"}
     assert "inconclusive" not in {probe.verdict for probe in report.probes}
     (finding,) = report.findings
     assert "of request alone (id 0) has no finite log-probability; 1 of 9 requests are hit" in finding.message
@@ -315,7 +315,7 @@ def test_nan_late_in_a_text_is_seen_by_one_probe_only(smoke_with: Smoke) -> None
 def test_nan_that_the_server_replaces_is_seen_too(smoke_with: Smoke) -> None:
     profile = CATALOG.profile("tiny-cpu").model_copy(update={"speculation": None})
     report = smoke_with(LATE, profile, SGLANG_SANITIZE_NAN_LOGITS="1")
-    assert failures(report) == {"logits-finite": "nan-logits"}
+    assert failures(report) == {"logprobs-finite": "nan-logits"}
     assert "exactly as likely as every other candidate" in report.findings[0].message
 
 
@@ -323,5 +323,5 @@ def test_nan_that_the_server_replaces_is_seen_too(smoke_with: Smoke) -> None:
 def test_nan_in_a_batch_is_called_by_its_name(smoke_with: Smoke) -> None:
     profile = CATALOG.profile("tiny-cpu").model_copy(update={"speculation": None})
     report = smoke_with(IN_A_BATCH, profile)
-    assert failures(report) == {"parallel": "garbage-under-concurrency", "logits-finite": "nan-logits"}
+    assert failures(report) == {"parallel": "garbage-under-concurrency", "logprobs-finite": "nan-logits"}
     assert "the request that ran alone is not hit: it takes company" in report.findings[1].message

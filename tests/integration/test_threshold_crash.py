@@ -252,6 +252,7 @@ def test_an_exception_that_is_caught_leads_to_the_same_death(
     report = smoke(variant(NO_WARM_UP, HEALTH_WITHOUT_DECODE), swallowed, tmp_path)
     assert (report.findings[0].code, report.findings[0].subject) == ("server-died", "started")
     assert CAUSE in report.findings[0].message
+    assert report.log
     assert "Plain decode above the threshold is not available." in report.log.read_text()
 
 
@@ -260,4 +261,5 @@ def test_an_exception_that_is_caught_leads_to_the_same_death(
 def test_the_shipped_topic_lives_through_all_of_it(environment: Environment, tmp_path: Path) -> None:
     report = smoke(variant(NO_WARM_UP, HEALTH_WITHOUT_DECODE), environment, tmp_path, "spec-threshold")
     assert report.verdict == "pass", report.findings
+    assert report.log
     assert "sglforge: speculation threshold 2 (EAGLEWorkerV2, eager)" in report.log.read_text()

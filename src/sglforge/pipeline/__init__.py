@@ -24,7 +24,7 @@ MODULES = {
     "install": "building",
     "verify": "building",
     "render": "serving",
-    "smoke": "serving",
+    "smoke": "smoking",
 }
 
 

@@ -124,7 +124,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
         "findings": [finding.to_json() for finding in findings],
     }
     text = f"{serving.report_text(proof)}\nenvironment {environment.path}"
-    return Outcome(document=document, text=text, exit_code=serving.exit_code(proof))
+    return Outcome(document=document, text=text, exit_code=serving.exit_code(proof.verdict))
 
 
 def _proof(

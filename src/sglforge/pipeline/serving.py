@@ -1,19 +1,19 @@
-"""Verbs that render launch scripts and prove servers."""
+"""Render launch scripts, and prove servers that they start."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.exclusive import exclusive
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile
 from sglforge.config.override import override
-from sglforge.errors import ConfigError, InstallError, SmokeError
+from sglforge.errors import ConfigError, InstallError, SmokeError, Verdict
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.install import environment_lock
@@ -23,7 +23,7 @@ from sglforge.smoke import stored
 
 if TYPE_CHECKING:
     from sglforge.launch.threshold import ServedTree
-    from sglforge.smoke.verdict import SmokeReport
+    from sglforge.smoke.verdict import ProbeResult, Scope, SmokeReport
 
 
 def render(request: Request, console: Console) -> Outcome:
@@ -31,7 +31,7 @@ def render(request: Request, console: Console) -> Outcome:
     from sglforge.launch.render import render_bash
 
     selection = select(request, console)
-    profile = _profile(request, selection)
+    profile = chosen_profile(request, selection)
     form = request.option("format", str)
     if form != "bash":
         raise ConfigError(
@@ -64,25 +64,6 @@ def render(request: Request, console: Console) -> Outcome:
     return Outcome(document=document, text=text)
 
 
-def smoke(request: Request, console: Console) -> Outcome:
-    """Start the profile's server, probe it, judge, and store the verdict."""
-    from sglforge.smoke.probes import catalog
-
-    words = request.option("probe", str)
-    probes = tuple(name.strip() for name in words.split(",")) if words else None
-    catalog.select(probes)  # an unknown name is told before anything is done
-    selection = select(request, console)
-    profile = _profile(request, selection)
-    console.line(f"profile {profile.name}: {profile.description}")
-    environment = installed(request, selection)
-    record = runrecord.start(request.workspace.runs)
-    with reserved(environment, request, console):
-        report = prove(request, selection, profile, environment, record, console, probes=probes)
-    document = {**report.to_json(), "run": record.id}
-    record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
-    return Outcome(document=document, text=report_text(report), exit_code=exit_code(report))
-
-
 def prove(
     request: Request,
     selection: Selection,
@@ -109,7 +90,7 @@ def prove(
         )
         passed = sum(result.verdict == "pass" for result in report.probes)
         step.say(f"{report.verdict}, {passed} of {len(report.probes)} probes passed")
-        step.failed = exit_code(report) != 0
+        step.failed = exit_code(report.verdict) != 0
     for finding in report.findings:
         console.finding(finding)
     if probes is None:
@@ -133,17 +114,22 @@ def proof_key(request: Request, selection: Selection, profile: Profile, environm
     )
 
 
-def exit_code(report: SmokeReport) -> int:
+def exit_code(verdict: Verdict) -> int:
     """Return the exit code of a verdict: only a pass, with or without remarks, is 0."""
-    return 0 if report.verdict in {"pass", "warn"} else SmokeError.exit_code
+    return 0 if verdict in {"pass", "warn"} else SmokeError.exit_code
 
 
 def report_text(report: SmokeReport) -> str:
     """Return the summary for people: one line per probe, the verdict, its scope."""
-    lines = [
-        f"{result.verdict:<13} {result.name:<16} {result.message}  ({result.seconds:.1f} s)" for result in report.probes
-    ]
-    lines.append(f"{report.verdict.upper()}  scope {report.scope}; not proven: {', '.join(report.not_proven)}")
+    return results_text(report.probes, report.verdict, report.scope)
+
+
+def results_text(results: Sequence[ProbeResult], verdict: Verdict, scope: Scope) -> str:
+    """Return the summary of what probes found."""
+    from sglforge.smoke.verdict import NOT_PROVEN
+
+    lines = [f"{one.verdict:<13} {one.name:<17} {one.message}  ({one.seconds:.1f} s)" for one in results]
+    lines.append(f"{verdict.upper()}  scope {scope}; not proven: {', '.join(NOT_PROVEN[scope])}")
     return "\n".join(lines)
 
 
@@ -204,7 +190,11 @@ def default_profile(selection: Selection) -> Profile:
     return selection.catalog.profile(name)
 
 
-def _profile(request: Request, selection: Selection) -> Profile:
+def chosen_profile(request: Request, selection: Selection) -> Profile:
+    """Return the profile that was asked for, or the default one, with the values that were set.
+
+    Raises ConfigError ``unknown-profile``, ``no-smoke-profile`` and ``override-invalid``.
+    """
     name = request.option("profile", str)
     profile = selection.catalog.profile(name) if name else default_profile(selection)
     return override(profile, request.words("set"))

@@ -12,7 +12,7 @@ _EXCERPT = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """A continuation as ``/generate`` returns it.
+    """A continuation as ``/generate`` returns it, or, without token ids and counts of drafts, ``/v1/completions``.
 
     ``correct_drafts`` (draft tokens that the model confirmed, without its own) and ``verify_steps`` are
     ``spec_num_correct_drafts`` and ``spec_verify_ct`` of ``meta_info`` in SGLang 0.5.23; None if it does not
@@ -76,6 +76,18 @@ def generation(response: object) -> Generation | None:
                 finish=_finish(meta),
                 correct_drafts=_count(meta, "spec_num_correct_drafts"),
                 verify_steps=_count(meta, "spec_verify_ct"),
+            )
+        case {
+            "choices": [{"text": str(text), **choice}, *_],
+            "usage": {"completion_tokens": int(tokens)},
+        }:
+            return Generation(
+                text=text,
+                output_ids=None,
+                completion_tokens=tokens,
+                finish=str(choice.get("finish_reason") or "unknown"),
+                correct_drafts=None,
+                verify_steps=None,
             )
         case _:
             return None

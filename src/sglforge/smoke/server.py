@@ -68,6 +68,10 @@ class Server:
         """Return what the server's own health route says: an HTTP status, ``timeout`` or ``disconnected``."""
         return str(self.ask(Request(name="health", path="/health"), timeout_s=HEALTH_TIMEOUT_S).status)
 
+    def logged(self) -> str:
+        """Return what the server has logged by now."""
+        return serverlog.read(self.log)
+
     def ended(self) -> str | None:
         """Return how the server ended by itself, None while it runs."""
         return None if (status := self.service.poll()) is None else describe(status)

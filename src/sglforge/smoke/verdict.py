@@ -10,7 +10,7 @@ from typing import Literal
 from sglforge.errors import Finding, Severity, Verdict
 
 ProbeVerdict = Literal["pass", "fail", "inconclusive", "skipped"]
-Scope = Literal["cpu-logic", "gpu"]
+Scope = Literal["cpu-logic", "gpu", "unknown"]
 
 NOT_PROVEN: Mapping[Scope, tuple[str, ...]] = {
     "cpu-logic": (
@@ -21,6 +21,12 @@ NOT_PROVEN: Mapping[Scope, tuple[str, ...]] = {
         "models other than this one",
     ),
     "gpu": (
+        "speed and memory under load",
+        "contexts longer than the probes' prompts",
+        "models other than this one",
+    ),
+    "unknown": (
+        "on which hardware it ran",
         "speed and memory under load",
         "contexts longer than the probes' prompts",
         "models other than this one",
@@ -56,7 +62,10 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmokeReport:
-    """The outcome of a smoke test: what was proven, what was not, and where to read it up."""
+    """The outcome of a smoke test: what was proven, what was not, and where to read it up.
+
+    ``profile`` is the profile's name, or the address of a server that somebody else started.
+    """
 
     profile: str
     scope: Scope
@@ -65,8 +74,8 @@ class SmokeReport:
     seconds: float
     seconds_to_ready: float | None
     versions: Mapping[str, str | None]
-    log: Path
     transcript: Path
+    log: Path | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -96,7 +105,7 @@ class SmokeReport:
             "seconds_to_ready": None if self.seconds_to_ready is None else round(self.seconds_to_ready, 3),
             "versions": dict(self.versions),
             "probes": [probe.to_json() for probe in self.probes],
-            "log": str(self.log),
+            "log": str(self.log) if self.log else None,
             "transcript": str(self.transcript),
         }
 

@@ -13,13 +13,14 @@ from sglforge.smoke.generation import generation
 from sglforge.smoke.probes.catalog import PROBES, select
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import PARALLEL
-from sglforge.smoke.probes.logits import LOGITS_FINITE
-from sglforge.smoke.probes.model import Judgement, Observed, Probe, Subject, judge
+from sglforge.smoke.probes.logits import LOGPROBS_FINITE
+from sglforge.smoke.probes.model import Judgement, Probe, judge
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
 from sglforge.smoke.scores import CANDIDATES
 from sglforge.smoke.server import Stopped
-from sglforge.smoke.transcript import Exchange
+from sglforge.smoke.subject import Subject, of_profile
+from sglforge.smoke.transcript import Exchange, Observed
 from sglforge.smoke.verdict import ProbeResult, Scope, overall
 
 PROFILE = Profile(
@@ -35,7 +36,7 @@ PROFILE = Profile(
         json_schema='{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}',
     ),
 )
-CPU = Subject(profile=PROFILE, scope="cpu-logic")
+CPU = of_profile(PROFILE, "cpu-logic")
 
 
 def sglang(text: str, *, finish: str = "length", **meta: object) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def test_json_is_judged_by_its_schema(text: str, finish: str, verdict: str) -> N
 def test_a_schema_that_nobody_checks_is_no_pass() -> None:
     assert PROFILE.smoke
     smoke = PROFILE.smoke.model_copy(update={"json_schema": '{"anyOf": [{"type": "null"}]}'})
-    subject = Subject(profile=PROFILE.model_copy(update={"smoke": smoke}), scope="cpu-logic")
+    subject = of_profile(PROFILE.model_copy(update={"smoke": smoke}), "cpu-logic")
     judgement = judge(
         JSON_SCHEMA, Observed(subject=subject, exchanges=answers(JSON_SCHEMA, sglang("{}", finish="stop")))
     )
@@ -344,27 +345,27 @@ TEXT = "The lighthouse on the northern cape was built by two brothers."
     ],
 )
 def test_logits(response: dict[str, Any], verdict: str, code: str, said: str) -> None:
-    judgement = judged(LOGITS_FINITE, response)
+    judgement = judged(LOGPROBS_FINITE, response)
     assert (judgement.verdict, judgement.code) == (verdict, code)
     assert said in judgement.message
 
 
 def test_logits_that_only_company_breaks_are_said_to_be_so() -> None:
-    alone, *together = answers(LOGITS_FINITE, with_logprobs(TEXT, broken={5: [None] * CANDIDATES}))
+    alone, *together = answers(LOGPROBS_FINITE, with_logprobs(TEXT, broken={5: [None] * CANDIDATES}))
     sound = dataclasses.replace(alone, answer=Answer(status=200, seconds=1.0, response=with_logprobs(TEXT)))
-    judgement = judge(LOGITS_FINITE, Observed(subject=CPU, exchanges=(sound, *together)))
+    judgement = judge(LOGPROBS_FINITE, Observed(subject=CPU, exchanges=(sound, *together)))
     assert judgement.code == "nan-logits"
     assert "8 of 9 requests are hit; the request that ran alone is not hit: it takes company" in judgement.message
     assert judgement.evidence["hit"] == {f"together-{number}": 5 for number in range(8)}
 
 
 def test_the_control_server_speaks_for_logits_that_speculation_does_not_return() -> None:
-    own = answers(LOGITS_FINITE, sglang(TEXT))
+    own = answers(LOGPROBS_FINITE, sglang(TEXT))
     for response, verdict in ((with_logprobs(TEXT), "pass"), (with_logprobs(TEXT, broken={2: [None]}), "fail")):
         control = tuple(
-            dataclasses.replace(exchange, server="control") for exchange in answers(LOGITS_FINITE, response)
+            dataclasses.replace(exchange, server="control") for exchange in answers(LOGPROBS_FINITE, response)
         )
-        judgement = judge(LOGITS_FINITE, Observed(subject=CPU, exchanges=own, control=control))
+        judgement = judge(LOGPROBS_FINITE, Observed(subject=CPU, exchanges=own, control=control))
         assert judgement.verdict == verdict
         assert "on the control server" in judgement.message
 
@@ -372,8 +373,8 @@ def test_the_control_server_speaks_for_logits_that_speculation_does_not_return()
 def test_every_probe_of_logits_asks_for_them_and_a_gpu_is_asked_more() -> None:
     counts: dict[Scope, int] = {"cpu-logic": 8, "gpu": 64}
     for scope, count in counts.items():
-        subject = Subject(profile=PROFILE, scope=scope)
-        (alone,), together = LOGITS_FINITE.requests(subject)
+        subject = of_profile(PROFILE, scope)
+        (alone,), together = LOGPROBS_FINITE.requests(subject)
         assert len(together) == count
         for request in (alone, *together):
             assert request.body

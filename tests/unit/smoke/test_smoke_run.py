@@ -145,7 +145,7 @@ def survivors(folder: Path) -> list[str]:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setenv("SMOKE_BENCH", "")  # restored afterwards
-    monkeypatch.setattr("sglforge.smoke.run._SETTLE_S", 0.4)  # the fake server dies faster than SGLang
+    monkeypatch.setattr("sglforge.smoke.interview.SETTLE_S", 0.4)  # the fake server dies faster than SGLang
     return make_bench(tmp_path)
 
 
@@ -203,15 +203,15 @@ FAULTS: dict[str, dict[str, str]] = {
     "loses-a-token": {"decode-single": "tokens-lost"},
     "empty": {"decode-single": "empty-completion", "facts": "fact-wrong", "json-schema": "json-invalid"},
     "refuses": dict.fromkeys(
-        ["decode-single", "greedy-repeat", "facts", "parallel", "logits-finite", "json-schema"], "request-failed"
+        ["decode-single", "greedy-repeat", "facts", "parallel", "logprobs-finite", "json-schema"], "request-failed"
     ),
     "not-repeatable": {"greedy-repeat": "greedy-not-repeatable", "parallel": "garbage-under-concurrency"},
     "wrong-fact": {"facts": "fact-wrong"},
     "garbage-together": {"parallel": "garbage-under-concurrency"},
-    "nan-late": {"logits-finite": "nan-logits"},
-    "nan-in-a-batch": {"logits-finite": "nan-logits"},
-    "nan-replaced": {"logits-finite": "nan-logits"},
-    "repeats-a-token": {"logits-finite": "degenerate-output"},
+    "nan-late": {"logprobs-finite": "nan-logits"},
+    "nan-in-a-batch": {"logprobs-finite": "nan-logits"},
+    "nan-replaced": {"logprobs-finite": "nan-logits"},
+    "repeats-a-token": {"logprobs-finite": "degenerate-output"},
     "invalid-json": {"json-schema": "json-invalid"},
     "wrong-json": {"json-schema": "json-invalid"},
     "open-json": {"json-schema": "json-invalid"},
@@ -235,7 +235,7 @@ SPECULATIVE_FAULTS: dict[str, dict[str, str]] = {
     "no-speculation": {"spec-gain": "spec-no-gain"},
     "speculation-changes-text": {"parallel": "spec-changes-text", "spec-parity": "spec-changes-text"},
     "garbage-together": {"parallel": "garbage-under-concurrency"},
-    "nan-late": {"logits-finite": "nan-logits"},
+    "nan-late": {"logprobs-finite": "nan-logits"},
     "raises-while-serving": {"alive-after": "swallowed-traceback"},
     "hangs-after-200-tokens": {"spec-gain": "decode-hang"},
 }
@@ -339,19 +339,19 @@ def test_a_broken_control_server_leaves_parity_open(bench: Bench) -> None:
 def test_where_speculation_returns_no_logprobs_those_of_the_control_server_are_judged(bench: Bench) -> None:
     report = bench.run(make_profile("speculation-without-logprobs", speculative=True))
     assert report.verdict == "pass"
-    (probe,) = [probe for probe in report.probes if probe.name == "logits-finite"]
+    (probe,) = [probe for probe in report.probes if probe.name == "logprobs-finite"]
     assert "on the control server" in probe.message
 
 
 def test_a_server_without_logprobs_leaves_the_logits_open(bench: Bench) -> None:
     report = bench.run(make_profile("no-logprobs"))
-    assert {name for name, verdict in verdicts(report).items() if verdict == "inconclusive"} == {"logits-finite"}
+    assert {name for name, verdict in verdicts(report).items() if verdict == "inconclusive"} == {"logprobs-finite"}
     assert "0 of 192 tokens" in report.findings[0].message
 
 
 def test_a_gpu_gets_more_requests_at_once(bench: Bench) -> None:
-    report = bench.run(make_profile("nan-in-a-batch"), target=GPU, probes=["logits-finite"])
-    assert failures(report) == {"logits-finite": "nan-logits"}
+    report = bench.run(make_profile("nan-in-a-batch"), target=GPU, probes=["logprobs-finite"])
+    assert failures(report) == {"logprobs-finite": "nan-logits"}
     assert "of 65 requests are hit; the request that ran alone is not hit" in report.findings[0].message
 
 
@@ -364,7 +364,9 @@ def test_a_model_that_stops_early_leaves_the_draft_unjudged(bench: Bench) -> Non
 
 def test_without_expectations_the_rest_is_still_probed(bench: Bench) -> None:
     report = bench.run(make_profile(speculative=True, smoke=None))
-    expected = {"started", "decode-single", "greedy-repeat", "logits-finite", "alive-after", "stops-clean"}
+    expected = {
+        "started", "decode-single", "greedy-repeat", "logprobs-finite", "spec-gain", "alive-after", "stops-clean",
+    }  # fmt: skip
     assert {name for name, verdict in verdicts(report).items() if verdict == "pass"} == expected
     assert all("[smoke]" in probe.message for probe in report.probes if probe.verdict == "skipped")
 

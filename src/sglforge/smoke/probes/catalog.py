@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from sglforge.errors import ConfigError
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import PARALLEL
-from sglforge.smoke.probes.logits import LOGITS_FINITE
+from sglforge.smoke.probes.logits import LOGPROBS_FINITE
 from sglforge.smoke.probes.model import Probe
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
@@ -20,7 +20,7 @@ PROBES: tuple[Probe, ...] = (
     GREEDY_REPEAT,
     FACTS,
     PARALLEL,
-    LOGITS_FINITE,
+    LOGPROBS_FINITE,
     JSON_SCHEMA,
     SPEC_GAIN,
     SPEC_PARITY,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from sglforge.smoke import serverlog
 from sglforge.smoke.client import Request
 from sglforge.smoke.generation import greedy
-from sglforge.smoke.probes.model import Judgement, Observed, Probe, Subject, Waves, failed, passed, skipped
+from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, passed, skipped
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Observed
 
 _READ_IT = "what raised it did not finish its work: find the traceback in the log"
 
 
 def _judge_started(observed: Observed) -> Judgement:
+    if observed.fault:
+        return failed(*observed.fault)
     hidden = serverlog.exceptions(observed.ready_log)
     if hidden:
         return failed(
@@ -22,8 +26,9 @@ def _judge_started(observed: Observed) -> Judgement:
     return passed("decoded its first token; no traceback in its log")
 
 
-def _ask_alive(_subject: Subject) -> Waves:
-    return (Request(name="model-info", path="/model_info"),), (greedy("once-more", "Hello", 4),)
+def _ask_alive(subject: Subject) -> Waves:
+    route = "/model_info" if subject.api == "sglang" else "/v1/models"
+    return (Request(name="model-info", path=route),), (greedy("once-more", "Hello", 4),)
 
 
 def _judge_alive(observed: Observed) -> Judgement:
@@ -86,5 +91,6 @@ ALIVE_AFTER = Probe(
 STOPS_CLEAN = Probe(
     name="stops-clean",
     proves="SIGTERM ends the server, its children and its port",
+    needs=(Need.OWN,),
     judge=_judge_stopped,
 )

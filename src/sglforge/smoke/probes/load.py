@@ -7,22 +7,21 @@ from sglforge.smoke.generation import Generation, greedy
 from sglforge.smoke.probes.model import (
     Judgement,
     Need,
-    Observed,
     Probe,
-    Subject,
     Waves,
     differs,
     inconclusive,
     passed,
 )
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Observed
 
 # Lengths differ, so that requests leave the batch one after the other.
 _TOKENS = (8, 16, 24, 32, 48, 64, 80, 96)
 
 
 def _mixed(subject: Subject, prefix: str) -> tuple[Request, ...]:
-    smoke = subject.expectations
-    prompts = [smoke.long_prompt, *(fact.prompt for fact in smoke.facts)]
+    prompts = subject.prompts
     return tuple(
         greedy(f"{prefix}-{number}", prompts[number % len(prompts)], tokens) for number, tokens in enumerate(_TOKENS)
     )
@@ -35,13 +34,13 @@ def _ask_alone(subject: Subject) -> Waves:
 def _ask_parallel(subject: Subject) -> Waves:
     """Ask together while no prefix is cached; without a control server, alone first, undisturbed."""
     together, alone = _mixed(subject, "together"), _ask_alone(subject)
-    return (together, *alone) if subject.profile.speculation else (*alone, together)
+    return (together, *alone) if subject.controlled else (*alone, together)
 
 
 def _judge_parallel(observed: Observed) -> Judgement:
     answers = observed.generations()
     control = observed.control_generations()
-    expected_at = "alone on the control server" if observed.subject.profile.speculation else "alone"
+    expected_at = "alone on the control server" if observed.subject.controlled else "alone"
     wrong: list[str] = []
     texts: list[str] = []
     also_alone = 0
@@ -49,7 +48,7 @@ def _judge_parallel(observed: Observed) -> Judgement:
         together, alone = answers[f"together-{number}"], answers[f"alone-{number}"]
         expected: Generation | None = control.get(f"alone-{number}")
         if expected is None:
-            if observed.subject.profile.speculation:
+            if observed.subject.controlled:
                 return inconclusive(
                     "the control server, the same profile without speculation, did not answer everything"
                 )

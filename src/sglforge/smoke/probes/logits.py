@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sglforge.smoke.generation import Generation, excerpt, greedy
-from sglforge.smoke.probes.model import Judgement, Observed, Probe, Subject, Waves, failed, inconclusive, passed
+from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, inconclusive, passed
 from sglforge.smoke.scores import Score, scored, scores
-from sglforge.smoke.transcript import Exchange
-from sglforge.smoke.verdict import Scope
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Exchange, Observed
 
 _ALONE_TOKENS = 192
 _TOGETHER_TOKENS = (16, 24, 32, 48, 64, 80, 96, 112)
-_TOGETHER: dict[Scope, int] = {"cpu-logic": 8, "gpu": 64}
-"""Requests at once. On SM120 NaN came with 64, within a few rounds (sgl-project/sglang#20047)."""
+_TOGETHER = {True: 8, False: 64}
+"""Requests at once on the CPU (True) and elsewhere: on SM120 NaN came with 64 (sgl-project/sglang#20047)."""
 _RUN_TOKENS = 16
 """A text that ends with one token, this often and for half of its length, is no text."""
 
@@ -53,11 +53,10 @@ class _Answer:
 
 
 def _ask(subject: Subject) -> Waves:
-    smoke = subject.profile.smoke
-    prompts = ["Hello"] if smoke is None else [smoke.long_prompt, *(fact.prompt for fact in smoke.facts)]
+    prompts = subject.prompts
     together = tuple(
         greedy(f"together-{number}", prompts[number % len(prompts)], _TOGETHER_TOKENS[number % len(_TOGETHER_TOKENS)])
-        for number in range(_TOGETHER[subject.scope])
+        for number in range(_TOGETHER[subject.exact])
     )
     alone = (greedy("alone", prompts[0], _ALONE_TOKENS),)
     return tuple(tuple(scored(request) for request in wave) for wave in (alone, together))
@@ -128,9 +127,10 @@ def _unscored(answers: Sequence[_Answer]) -> Judgement:
     )
 
 
-LOGITS_FINITE = Probe(
-    name="logits-finite",
+LOGPROBS_FINITE = Probe(
+    name="logprobs-finite",
     proves="the model computes numbers: no NaN, alone and in a batch, and no token repeated to the end",
+    needs=(Need.NATIVE,),
     requests=_ask,
     control_requests=_ask,
     judge=_judge,

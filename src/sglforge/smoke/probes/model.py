@@ -1,4 +1,4 @@
-"""What a probe is, what it sees, what it says."""
+"""What a probe is and what it says."""
 
 from __future__ import annotations
 
@@ -6,75 +6,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sglforge.config.model import Profile, SmokeExpectations
 from sglforge.smoke import serverlog
 from sglforge.smoke.client import Request
-from sglforge.smoke.generation import Generation, generation
-from sglforge.smoke.server import Stopped
-from sglforge.smoke.transcript import Exchange
-from sglforge.smoke.verdict import ProbeVerdict, Scope
+from sglforge.smoke.generation import generation
+from sglforge.smoke.openai import COMPLETIONS
+from sglforge.smoke.site import Site
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Exchange, Look, Observed
+from sglforge.smoke.verdict import ProbeVerdict
 
 
 class Need(StrEnum):
     """What a probe cannot do without; the value says what is missing."""
 
-    SPECULATION = "the profile does not speculate"
-    THRESHOLD = "the profile sets no speculation threshold"
+    NATIVE = "the server is not SGLang: it has the OpenAI-compatible routes only"
+    OWN = "the server was started by somebody else"
+    SPECULATION = "the server does not speculate"
+    THRESHOLD = "there is no speculation threshold"
     EXPECTATIONS = "the profile has no [smoke] section: nothing is known about what its model should say"
     FACTS = "the profile's [smoke] section lists no facts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What is probed: a profile's server, on this kind of hardware."""
-
-    profile: Profile
-    scope: Scope
-
-    @property
-    def expectations(self) -> SmokeExpectations:
-        """What is known about the model; only probes that need it may ask."""
-        if self.profile.smoke is None:
-            raise LookupError(Need.EXPECTATIONS)
-        return self.profile.smoke
-
-    def missing(self, needs: Sequence[Need]) -> Need | None:
-        """Return the first need that is not met."""
-        smoke = self.profile.smoke
-        met = {
-            Need.SPECULATION: self.profile.speculation is not None,
-            Need.THRESHOLD: bool(self.profile.speculation and self.profile.speculation.disable_above_batch),
-            Need.EXPECTATIONS: smoke is not None,
-            Need.FACTS: smoke is not None and bool(smoke.facts),
-        }
-        return next((need for need in needs if not met[need]), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """Everything that a judge may look at.
-
-    ``exchanges`` and ``control`` are this probe's, on the profile's server and on the control server.
-    ``ended`` and ``health`` tell of the profile's server after the last request; health is asked only when an
-    answer is missing. ``ready_log`` is what it had logged when it was ready, ``log`` what it has by now.
-    """
-
-    subject: Subject
-    exchanges: tuple[Exchange, ...] = ()
-    control: tuple[Exchange, ...] = ()
-    ready_log: str = ""
-    log: str = ""
-    ended: str | None = None
-    health: str | None = None
-    stops: tuple[tuple[str, Stopped], ...] = ()
-
-    def generations(self) -> dict[str, Generation]:
-        """Return the continuations of the profile's server by request name."""
-        return _generations(self.exchanges)
-
-    def control_generations(self) -> dict[str, Generation]:
-        """Return the continuations of the control server by request name."""
-        return _generations(self.control)
+def missing(subject: Subject, needs: Sequence[Need]) -> Need | None:
+    """Return the first need that a subject does not meet."""
+    known = subject.expectations
+    met = {
+        Need.NATIVE: subject.api == "sglang",
+        Need.OWN: subject.own,
+        Need.SPECULATION: subject.speculates,
+        Need.THRESHOLD: bool(subject.threshold),
+        Need.EXPECTATIONS: known is not None,
+        Need.FACTS: bool(known and known.facts),
+    }
+    return next((need for need in needs if not met[need]), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +61,19 @@ def no_requests(_subject: Subject) -> Waves:
     return ()
 
 
+def no_more(_observed: Observed) -> Waves:
+    """Ask nothing more."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """One property of a server: what is asked, and a pure function that judges the answers.
 
-    ``control_requests`` go to a server of the same profile without speculation, which runs first. A request
-    without a good answer fails its probe before the judge is asked, unless that ``judges_silence`` itself.
+    ``control_requests`` go to a server of the same profile without speculation, which runs first. ``follow_up``
+    returns what to ask once the answers so far are known, until it returns nothing. ``look`` sees the server from
+    outside: when it is ready, before the first request, and after each wave. A request without a good answer fails
+    its probe before the judge is asked, unless that ``judges_silence`` itself.
     """
 
     name: str
@@ -110,6 +81,8 @@ class Probe:
     judge: Callable[[Observed], Judgement]
     requests: Callable[[Subject], Waves] = no_requests
     control_requests: Callable[[Subject], Waves] = no_requests
+    follow_up: Callable[[Observed], Waves] = no_more
+    look: Callable[[Site], Look] | None = None
     needs: tuple[Need, ...] = ()
     judges_silence: bool = False
 
@@ -139,7 +112,7 @@ def differs(subject: Subject, code: str, message: str, hint: str = "", **evidenc
 
     On a GPU the same request may take kernels that round differently when other requests run beside it.
     """
-    if subject.scope == "cpu-logic":
+    if subject.exact:
         return failed(code, message, hint, **evidence)
     return inconclusive(f"{message} (on a GPU a difference alone is no proof of a fault)", hint, **evidence)
 
@@ -155,7 +128,7 @@ def _no_answer(observed: Observed) -> Judgement | None:
     for exchange in observed.exchanges:
         name, answer = exchange.request.name, exchange.answer
         match answer.status:
-            case 200 if exchange.request.path != "/generate" or generation(answer.response):
+            case 200 if _complete(exchange):
                 continue
             case "timeout":
                 return failed(
@@ -184,5 +157,7 @@ def _no_answer(observed: Observed) -> Judgement | None:
     return None
 
 
-def _generations(exchanges: Sequence[Exchange]) -> dict[str, Generation]:
-    return {e.request.name: g for e in exchanges if e.ok and (g := generation(e.answer.response))}
+def _complete(exchange: Exchange) -> bool:
+    """Say whether an answer is what its route returns; of streams and other routes their probes know more."""
+    continues = exchange.request.path in {"/generate", COMPLETIONS} and not exchange.request.stream
+    return not continues or generation(exchange.answer.response) is not None

@@ -6,15 +6,15 @@ from sglforge.smoke.generation import greedy
 from sglforge.smoke.probes.model import (
     Judgement,
     Need,
-    Observed,
     Probe,
-    Subject,
     Waves,
     differs,
     failed,
     inconclusive,
     passed,
 )
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Observed
 
 LONG_TOKENS = 240
 MIN_TOKENS = 200
@@ -24,7 +24,7 @@ _PARITY_TOKENS = 48
 
 
 def _ask_long(subject: Subject) -> Waves:
-    return ((greedy("long", subject.expectations.long_prompt, LONG_TOKENS),),)
+    return ((greedy("long", subject.long_prompt, LONG_TOKENS),),)
 
 
 def _judge_gain(observed: Observed) -> Judgement:
@@ -62,7 +62,7 @@ def _judge_gain(observed: Observed) -> Judgement:
 
 
 def _ask_parity(subject: Subject) -> Waves:
-    smoke = subject.expectations
+    smoke = subject.known
     short = [(greedy(f"fact-{n}", fact.prompt, _PARITY_TOKENS),) for n, fact in enumerate(smoke.facts)]
     return (*_ask_long(subject), *short)
 
@@ -87,14 +87,14 @@ def _judge_parity(observed: Observed) -> Judgement:
 SPEC_GAIN = Probe(
     name="spec-gain",
     proves="the draft is loaded and fits the model",
-    needs=(Need.SPECULATION, Need.EXPECTATIONS),
+    needs=(Need.NATIVE, Need.SPECULATION),
     requests=_ask_long,
     judge=_judge_gain,
 )
 SPEC_PARITY = Probe(
     name="spec-parity",
     proves="speculation says what the model alone says",
-    needs=(Need.SPECULATION, Need.EXPECTATIONS),
+    needs=(Need.OWN, Need.SPECULATION, Need.EXPECTATIONS),
     requests=_ask_parity,
     control_requests=_ask_parity,
     judge=_judge_parity,

@@ -9,15 +9,15 @@ from sglforge.smoke.json_shape import unchecked, violations
 from sglforge.smoke.probes.model import (
     Judgement,
     Need,
-    Observed,
     Probe,
-    Subject,
     Waves,
     differs,
     failed,
     inconclusive,
     passed,
 )
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Observed
 
 _SHORT_TOKENS = 16
 _REPEAT_TOKENS = 64
@@ -26,13 +26,8 @@ _FACT_TOKENS = 32
 _JSON_TOKENS = 160
 
 
-def _prompt(subject: Subject) -> str:
-    smoke = subject.profile.smoke
-    return "Hello" if smoke is None else smoke.long_prompt
-
-
 def _ask_single(subject: Subject) -> Waves:
-    return ((greedy("single", _prompt(subject), _SHORT_TOKENS),),)
+    return ((greedy("single", subject.long_prompt, _SHORT_TOKENS),),)
 
 
 def _judge_single(observed: Observed) -> Judgement:
@@ -56,7 +51,7 @@ def _judge_single(observed: Observed) -> Judgement:
 
 
 def _ask_repeats(subject: Subject) -> Waves:
-    return tuple((greedy(f"repeat-{turn}", _prompt(subject), _REPEAT_TOKENS),) for turn in range(_REPEATS))
+    return tuple((greedy(f"repeat-{turn}", subject.long_prompt, _REPEAT_TOKENS),) for turn in range(_REPEATS))
 
 
 def _judge_repeats(observed: Observed) -> Judgement:
@@ -75,12 +70,12 @@ def _judge_repeats(observed: Observed) -> Judgement:
 
 def _ask_facts(subject: Subject) -> Waves:
     return tuple(
-        (greedy(f"fact-{number}", fact.prompt, _FACT_TOKENS),) for number, fact in enumerate(subject.expectations.facts)
+        (greedy(f"fact-{number}", fact.prompt, _FACT_TOKENS),) for number, fact in enumerate(subject.known.facts)
     )
 
 
 def _judge_facts(observed: Observed) -> Judgement:
-    facts = observed.subject.expectations.facts
+    facts = observed.subject.known.facts
     texts = [one.text for one in observed.generations().values()]
     wrong = [
         f"{excerpt(fact.prompt)} -> {excerpt(text)}, without {fact.contains!r}"
@@ -98,13 +93,13 @@ def _judge_facts(observed: Observed) -> Judgement:
 
 
 def _ask_json(subject: Subject) -> Waves:
-    smoke = subject.expectations
+    smoke = subject.known
     return ((greedy("json", smoke.json_prompt, _JSON_TOKENS, json_schema=smoke.json_schema),),)
 
 
 def _judge_json(observed: Observed) -> Judgement:
     one = observed.generations()["json"]
-    schema: object = json.loads(observed.subject.expectations.json_schema)
+    schema: object = json.loads(observed.subject.known.json_schema)
     try:
         value = json.loads(one.text)
     except ValueError as error:

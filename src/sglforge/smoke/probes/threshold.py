@@ -12,15 +12,15 @@ from sglforge.smoke.generation import Generation, greedy
 from sglforge.smoke.probes.model import (
     Judgement,
     Need,
-    Observed,
     Probe,
-    Subject,
     Waves,
     differs,
     failed,
     inconclusive,
     passed,
 )
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Observed
 
 SHORT_TOKENS = 64
 LONG_TOKENS = 240
@@ -33,10 +33,8 @@ _REST = 1 - SHORT_TOKENS / LONG_TOKENS
 
 def _requests(subject: Subject) -> Mapping[str, tuple[str, int]]:
     """Return prompt and tokens by name: one request goes on when the others, at least as many as T, have ended."""
-    smoke, speculation = subject.expectations, subject.profile.speculation
-    above = (speculation and speculation.disable_above_batch) or 0
-    limit = subject.profile.flags.get("max-running-requests")
-    others = min(above + 1, limit - 1) if isinstance(limit, int) else above + 1
+    smoke, above, limit = subject.known, subject.threshold or 0, subject.max_running
+    others = min(above + 1, limit - 1) if limit else above + 1
     prompts = [fact.prompt for fact in smoke.facts] or [smoke.json_prompt]
     short = {f"short-{number}": (prompts[number % len(prompts)], SHORT_TOKENS) for number in range(others)}
     return {_LONG: (smoke.long_prompt, LONG_TOKENS), **short}
@@ -44,12 +42,9 @@ def _requests(subject: Subject) -> Mapping[str, tuple[str, int]]:
 
 def _log_evidence(subject: Subject) -> tuple[str, str]:
     """Return what a server logs: the patched one (0.5.9 to 0.5.12) at its start, an adaptive one at each switch."""
-    speculation = subject.profile.speculation
-    if speculation is None:
-        raise LookupError(Need.THRESHOLD)
     return (
-        f"sglforge: speculation threshold {speculation.disable_above_batch} (",
-        f"Switch adaptive runtime state: steps {speculation.num_steps} -> 0",
+        f"sglforge: speculation threshold {subject.threshold} (",
+        f"Switch adaptive runtime state: steps {subject.steps} -> 0",
     )
 
 
@@ -121,7 +116,7 @@ def _judge_drafts(observed: Observed, pairs: Mapping[str, tuple[Generation, Gene
 SPEC_THRESHOLD = Probe(
     name="spec-threshold",
     proves="drafts stop above the threshold and go on below it, and no text changes",
-    needs=(Need.EXPECTATIONS, Need.THRESHOLD),
+    needs=(Need.NATIVE, Need.EXPECTATIONS, Need.THRESHOLD),
     requests=_ask_threshold,
     judge=_judge_threshold,
 )

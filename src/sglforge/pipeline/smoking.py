@@ -1,0 +1,160 @@
+"""The verb that proves servers, through three doors: our script, an address, a transcript."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sglforge.base import runrecord
+from sglforge.base.console import Console
+from sglforge.config.load import load_catalog
+from sglforge.config.override import override
+from sglforge.errors import ConfigError
+from sglforge.pipeline import serving
+from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.select import select
+from sglforge.smoke import attached
+from sglforge.smoke import transcript as transcripts
+from sglforge.smoke.judging import judge_again
+from sglforge.smoke.probes import catalog
+from sglforge.smoke.verdict import SmokeReport, overall
+
+_LONGEST_TRANSCRIPT = 256 * 1024 * 1024
+
+
+def smoke(request: Request, console: Console) -> Outcome:
+    """Start the profile's server, ask one at an address, or take a transcript; judge."""
+    words = request.option("probe", str)
+    probes = tuple(name.strip() for name in words.split(",")) if words else None
+    catalog.select(probes)  # an unknown name is told before anything is done
+    url, file = request.option("url", str), request.option("judge", Path)
+    _refuse_together(request, "--url" if url else "--judge" if file else None)
+    if url:
+        return _ask(url, request, console, probes)
+    if file:
+        return _judge(file, console, probes)
+    selection = select(request, console)
+    profile = serving.chosen_profile(request, selection)
+    console.line(f"profile {profile.name}: {profile.description}")
+    environment = serving.installed(request, selection)
+    record = runrecord.start(request.workspace.runs)
+    with serving.reserved(environment, request, console):
+        report = serving.prove(request, selection, profile, environment, record, console, probes=probes)
+    return _reported(report, request, record)
+
+
+def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] | None) -> Outcome:
+    """Ask the server at an address; a profile that is named says what is known about its model."""
+    name = request.option("profile", str)
+    profile = override(load_catalog(request.catalog_root).profile(name), request.words("set")) if name else None
+    address = attached.base_url(url)
+    record = runrecord.start(request.workspace.runs)
+    with console.step(f"smoke {address}") as step:
+        report = attached.run(
+            address,
+            record=record,
+            expectations=profile.smoke if profile else None,
+            request_timeout_s=profile.request_timeout_s if profile else attached.REQUEST_TIMEOUT_S,
+            probes=probes,
+            progress=lambda note: step.progress(note=note),
+        )
+        passed = sum(result.verdict == "pass" for result in report.probes)
+        step.say(f"{report.verdict}, {passed} of {len(report.probes)} probes passed")
+        step.failed = serving.exit_code(report.verdict) != 0
+    for finding in report.findings:
+        console.finding(finding)
+    return _reported(report, request, record)
+
+
+def _reported(report: SmokeReport, request: Request, record: runrecord.RunRecord) -> Outcome:
+    document = {**report.to_json(), "run": record.id}
+    record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
+    return Outcome(document=document, text=serving.report_text(report), exit_code=serving.exit_code(report.verdict))
+
+
+def _judge(file: Path, console: Console, probes: tuple[str, ...] | None) -> Outcome:
+    """Judge a transcript again."""
+    document = read_transcript(file)
+    transcript = transcripts.transcript_of(document)
+    results = [result for result in judge_again(transcript) if probes is None or result.name in probes]
+    findings = [result.finding for result in results if result.finding]
+    for finding in findings:
+        console.finding(finding)
+    verdict = overall(results)
+    return Outcome(
+        document={
+            "schema": 1,
+            "verdict": verdict,
+            "findings": [finding.to_json() for finding in findings],
+            "profile": transcript.profile,
+            "scope": transcript.subject.scope,
+            "probes": [result.to_json() for result in results],
+            "transcript": str(file),
+        },
+        text=serving.results_text(results, verdict, transcript.subject.scope),
+        exit_code=serving.exit_code(verdict),
+    )
+
+
+def read_transcript(file: Path) -> dict[str, object]:
+    """Read the JSON document of a transcript.
+
+    Raises ConfigError ``transcript-unreadable`` and ``transcript-invalid``.
+    """
+    try:
+        if file.stat().st_size > _LONGEST_TRANSCRIPT:
+            raise ConfigError(
+                code="transcript-invalid",
+                message=f"{file} has more than {_LONGEST_TRANSCRIPT >> 20} MiB",
+                where=str(file),
+                hint="it is no transcript of smoke, or its log has to be shortened first",
+            )
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            code="transcript-unreadable",
+            message=f"{file} cannot be read: {error.strerror}",
+            where=str(file),
+            hint="name a file: runs/<id>/transcript.json in the workspace is one",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ConfigError(
+            code="transcript-invalid",
+            message=f"{file} is not JSON: {str(error)[:200]}",
+            where=f"{file}{line}",
+            hint="a transcript is one JSON document: docs/reference/transcripts.md",
+        ) from error
+    if not isinstance(document, dict):
+        raise ConfigError(
+            code="transcript-invalid",
+            message=f"{file} holds no object",
+            where=str(file),
+            hint="a transcript is one JSON object: docs/reference/transcripts.md",
+        )
+    return document
+
+
+def _refuse_together(request: Request, door: str | None) -> None:
+    """Refuse what says nothing beside a door.
+
+    Raises ConfigError ``usage``.
+    """
+    if door is None:
+        return
+    given: dict[str, object] = {
+        "--stack": request.stack,
+        "--target": request.target != "auto",
+        "--facts": request.facts_file,
+        "--env": request.option("env", str),
+        "PROFILE": door == "--judge" and request.option("profile", str),
+        "--set": request.words("set") and (door == "--judge" or not request.option("profile", str)),
+    }
+    if wrong := [name for name, value in given.items() if value]:
+        raise ConfigError(
+            code="usage",
+            message=f"{', '.join(wrong)} cannot be said beside {door}",
+            hint="smoke --url URL [PROFILE] [--set K=V] [--probe NAME,...]"
+            if door == "--url"
+            else "smoke --judge FILE [--probe NAME,...]",
+        )

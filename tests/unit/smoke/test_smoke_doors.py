@@ -1,0 +1,155 @@
+"""The other doors: a server that somebody else runs, and a transcript that is judged again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.smoke.conftest import ROOT, Bench, make_profile
+
+from sglforge.base import runrecord
+from sglforge.cli import run as cli
+from sglforge.config.model import Profile
+from sglforge.errors import ConfigError, SmokeError
+from sglforge.smoke import attached
+from sglforge.smoke.judging import judge_again
+from sglforge.smoke.ports import free_port
+from sglforge.smoke.server import Patience, serving
+from sglforge.smoke.transcript import transcript_of
+from sglforge.smoke.verdict import SmokeReport
+
+
+@pytest.fixture
+def short_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglforge.smoke.interview.SETTLE_S", 0.4)
+
+
+def again(report: SmokeReport) -> dict[str, tuple[str, str]]:
+    transcript = transcript_of(json.loads(report.transcript.read_text()))
+    return {result.name: (result.verdict, result.message) for result in judge_again(transcript)}
+
+
+@pytest.mark.parametrize(
+    "fault", ["", "garbage-together", "dies-after-json", "hangs-after-200-tokens", "dies-at-start"]
+)
+@pytest.mark.usefixtures("short_settle")
+def test_a_transcript_that_is_judged_again_says_the_same(bench: Bench, fault: str) -> None:
+    report = bench.run(make_profile(fault, speculative=True, request_timeout_s=4.0))
+    assert again(report) == {result.name: (result.verdict, result.message) for result in report.probes}
+
+
+def test_a_transcript_without_a_probe_does_not_miss_it(bench: Bench) -> None:
+    report = bench.run(make_profile(), probes=["decode-single", "facts"])
+    assert set(again(report)) == {"decode-single", "facts"}
+
+
+def test_a_changed_answer_changes_the_verdict(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = bench.run(make_profile(), probes=["started", "facts"])
+    document = json.loads(report.transcript.read_text())
+    for step in document["steps"]:
+        step["response"]["text"] = "no such thing"
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(document))
+    assert cli(["smoke", "--judge", str(report.transcript), "--json"]) == 0
+    capsys.readouterr()
+    assert cli(["smoke", "--judge", str(changed), "--json"]) == 11
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "fail"
+    assert [finding["code"] for finding in said["findings"]] == ["fact-wrong"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (None, "transcript-unreadable"),
+        ("{", "transcript-invalid"),
+        ("[1]", "transcript-invalid"),
+        ("[" * 100_000, "transcript-invalid"),
+        ('{"subject": {}, "probes": {}}', "transcript-invalid"),
+        (
+            '{"profile": "x", "subject": {"scope": "mars"}, "probes": {}, "steps": [], "log": "", "argv": []}',
+            "transcript-invalid",
+        ),
+    ],
+)
+def test_what_is_no_transcript_is_refused_with_its_place(
+    tmp_path: Path, text: str | None, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "transcript.json"
+    if text is not None:
+        file.write_text(text)
+    assert cli(["smoke", "--judge", str(file), "--json"]) == 2
+    finding = json.loads(capsys.readouterr().out)["findings"][0]
+    assert finding["code"] == code
+    assert finding["hint"]
+
+
+@pytest.fixture
+def running(bench: Bench, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Start a fake server as somebody else would, and yield its address."""
+    from sglforge.launch.render import render_bash
+
+    profile: Profile = make_profile(getattr(request, "param", ""))
+    with serving(
+        lambda port: render_bash(
+            profile, environment=bench.environment, catalog_root=ROOT, port=port, folder=bench.record.folder
+        ),
+        folder=bench.record.folder,
+        log=tmp_path / "server.log",
+        pinned_port=None,
+        patience=Patience(start_s=20.0, request_s=5.0, stop_s=5.0),
+        progress=lambda _note: None,
+    ) as server:
+        yield server.url
+
+
+@pytest.mark.usefixtures("short_settle")
+def test_a_running_server_is_asked_and_left_running(running: str, tmp_path: Path) -> None:
+    record = runrecord.start(tmp_path / "asked")
+    report = attached.run(f"{running}/v1", record=record, expectations=make_profile().smoke)
+    verdicts = {result.name: result.verdict for result in report.probes}
+    assert report.verdict == "pass", report.findings
+    assert verdicts["facts"] == verdicts["parallel"] == verdicts["alive-after"] == "pass"
+    assert verdicts["stops-clean"] == verdicts["spec-parity"] == "skipped"
+    assert attached.Attached(url=running).health() == "200"
+    assert again(report)["facts"][0] == "pass"
+
+
+@pytest.mark.parametrize("running", ["loses-a-token"], indirect=True)
+@pytest.mark.usefixtures("short_settle")
+def test_a_running_server_with_a_fault_fails(running: str, tmp_path: Path) -> None:
+    record = runrecord.start(tmp_path / "asked")
+    report = attached.run(running, record=record, probes=["decode-single"])
+    assert [finding.code for finding in report.findings] == ["tokens-lost"]
+
+
+def test_nobody_at_an_address_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SmokeError) as caught:
+        attached.run(f"127.0.0.1:{free_port()}", record=runrecord.start(tmp_path))
+    assert caught.value.code == "server-unreachable"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://x", "http://", "http://h:0", "http://h:99999", "http://h/?a=b", "::", "http://[::1"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        attached.base_url(url)
+    assert caught.value.code == "url-invalid"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--url", "http://h", "--judge", "x"],
+        ["--url", "http://h", "--env", "x"],
+        ["--url", "http://h", "--set", "a=b"],
+        ["--judge", "x", "tiny-cpu"],
+        ["--judge", "x", "--stack", "main"],
+    ],
+)
+def test_what_says_nothing_beside_a_door_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["smoke", *words, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["findings"][0]["code"] == "usage"
