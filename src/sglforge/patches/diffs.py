@@ -27,16 +27,19 @@ _SPECIAL_MODES = {"120000": "a link", "160000": "a submodule"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """One hunk: its line in the diff, the first line that it is about, and the lines before and after it.
+    """One hunk: its line in the diff, the first line that it is about before and after, and the lines before and after.
 
-    ``added`` are the runs of new lines. Lines are without their newlines.
+    ``added`` are the runs of new lines. Lines are without their newlines. ``bare`` hunks have lines of the file and no
+    context (`git diff -U0`).
     """
 
     line: int
     start: int
+    new_start: int
     old: tuple[bytes, ...]
     new: tuple[bytes, ...]
     added: tuple[tuple[bytes, ...], ...]
+    bare: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,11 @@ class FileDiff:
     def name(self) -> str:
         """The name to speak of it by."""
         return self.new or self.old or ""
+
+    @property
+    def by_line(self) -> bool:
+        """Tell whether hunks go to the lines that they state and nowhere else: one below line 1 has no context."""
+        return any(hunk.bare and hunk.start > 1 for hunk in self.hunks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +243,11 @@ def _hunk(hunk: ParsedHunk) -> Hunk:
     return Hunk(
         line=first - 1,
         start=hunk.source_start,
+        new_start=hunk.target_start,
         old=tuple(_bare(line.value) for line in hunk.source_lines()),
         new=tuple(_bare(line.value) for line in hunk.target_lines()),
         added=tuple(tuple(run) for run in added),
+        bare=bool(hunk.source_length) and not any(line.is_context for line in hunk),
     )
 
 

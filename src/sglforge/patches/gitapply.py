@@ -2,7 +2,7 @@
 
 `patch` exits 0 with fuzz on context that has drifted, and leaves half-applied trees. `git apply` wants every line of
 context and is atomic. It still looks for a hunk's lines elsewhere in the file, so a hunk that fits two places is
-refused here.
+refused here. A file whose hunks have no context (`git diff -U0`) is changed on the lines that they state, or not.
 """
 
 from __future__ import annotations
@@ -107,6 +107,25 @@ class _Scratch:
         path.chmod(0o755 if file.executable else 0o644)
 
     def _git(self, diff: Diff, files: Sequence[FileDiff], *options: str) -> bool:
+        """Tell whether git takes the files; those without context must stand on their lines, and have one section."""
+        by_line = [file for file in files if file.by_line]
+        rest = [file for file in files if not file.by_line]
+        reverse = "--reverse" in options
+        if any(not self._stands(file, diff, reverse=reverse) for file in by_line):
+            return False
+        return (not rest or self._run(diff, rest, *options)) and (
+            not by_line or self._run(diff, by_line, "--unidiff-zero", *options)
+        )
+
+    def _stands(self, file: FileDiff, diff: Diff, *, reverse: bool) -> bool:
+        """Tell whether all lines before (or after) a change of a file are where its hunks say."""
+        name = file.new if reverse else file.old
+        state = self.read(name) if name else None
+        if state is None or sum(file.old in {other.old, other.new} for other in diff.files) > 1:
+            return False
+        return _astray(state.raw.split(b"\n"), file.hunks, reverse=reverse) is None
+
+    def _run(self, diff: Diff, files: Sequence[FileDiff], *options: str) -> bool:
         text = self.tree.with_name("change.diff")
         text.write_bytes(b"".join(file.text for file in files))
         argv = ["git", "apply", "--whitespace=nowarn", f"-p{diff.strip}", *options, str(text)]
@@ -165,6 +184,22 @@ def _check_places(draft: Draft, diff: Diff, places: Mapping[str, str]) -> None:
                 )
 
 
+def _astray(lines: Sequence[bytes], hunks: Sequence[Hunk], *, reverse: bool = False) -> Hunk | None:
+    """Return the first hunk that is not on the line that it states, None when each is.
+
+    Lines that are gone have no place to come back to: a diff that only deletes some is never found to be made.
+    """
+    grown = 0
+    for hunk in hunks:
+        place = hunk.start - 1 + grown if reverse else hunk.start - 1
+        wanted = hunk.new if reverse else hunk.old
+        stated = hunk.start + grown - (not hunk.new)
+        if not wanted or hunk.new_start != stated or list(lines[place : place + len(wanted)]) != list(wanted):
+            return hunk
+        grown += len(hunk.new) - len(hunk.old)
+    return None
+
+
 def _modes_are_there(draft: Draft, diff: Diff, places: Mapping[str, str]) -> bool:
     """Tell whether files have the modes that a diff gives them: git only warns when it finds another one."""
     for file in diff.files:
@@ -199,24 +234,36 @@ def _neither(draft: Draft, diff: Diff, file: FileDiff, places: Mapping[str, str]
         return dataclasses.replace(gone, where=f"{diff.where}:{file.line}", hint=_NEW_NAME)
     lines = state.raw.split(b"\n")
     hunk = next((hunk for hunk in file.hunks if not _positions(lines, hunk.old)), None)
+    if file.by_line:
+        hunk = hunk or _astray(lines, file.hunks)
     about = f" (the hunk on line {hunk.line}, for line {hunk.start} there)" if hunk else ""
     return PatchError(
         code="patch-neither-applied-nor-applicable",
         message=f"{place} is neither what the diff starts from nor what it makes of it{about}",
         where=f"{diff.where}:{hunk.line if hunk else file.line}",
         hint=_ends_differ(state.raw, hunk)
+        or _lacks_context(file)
         or "read what upstream changed there, then make the diff again for this version; `--edit` helps",
     )
 
 
 def _ends_differ(raw: bytes, hunk: Hunk | None) -> str:
     """Return a hint when nothing but carriage returns keeps a hunk from fitting."""
-    if hunk is None:
+    if hunk is None or _positions(raw.split(b"\n"), hunk.old):
         return ""
     lines = [line.removesuffix(b"\r") for line in raw.split(b"\n")]
     if not _positions(lines, tuple(line.removesuffix(b"\r") for line in hunk.old)):
         return ""
     return "only the line endings differ: keep the diff as it was made (`-text` in .gitattributes)"
+
+
+def _lacks_context(file: FileDiff) -> str:
+    """Return a hint when a hunk without context could go to nothing but the lines that it states."""
+    if not any(hunk.bare for hunk in file.hunks) or file.new is None:
+        return ""
+    return (
+        "a hunk without context (`git diff -U0`) goes to its own lines only: make the diff again, with `git diff -U3`"
+    )
 
 
 def _already_there(diff: Diff, files: str) -> PatchError:

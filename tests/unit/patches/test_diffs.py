@@ -265,6 +265,59 @@ def test_a_hunk_that_is_there_and_fits_elsewhere_is_not_made_twice(bench: Bench)
     assert finding.code == "patch-anchor-ambiguous"
 
 
+TWENTY = "".join(f"{number}\n" for number in range(1, 21))
+BARE = "--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -3 +3,2 @@\n-3\n+drei\n+3b\n@@ -10,2 +11 @@\n-10\n-11\n+zehn\n"
+
+
+def test_a_hunk_without_context_goes_to_its_own_lines(bench: Bench) -> None:
+    bench.fill({"pkg/y.txt": TWENTY})
+    assert applied(bench, BARE).findings == ()
+    changed = TWENTY.replace("\n3\n", "\ndrei\n3b\n").replace("10\n11\n", "zehn\n")
+    assert (bench.tree / "pkg/y.txt").read_text() == changed
+    assert bench.apply().topics[0].state is TopicState.UPSTREAMED
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "0\n" + TWENTY,  # one line further down: the lines are there once, and elsewhere
+        TWENTY.replace("10\n", "ten\n"),
+        "3\n2\nx\n" + TWENTY,
+    ],
+)
+def test_a_hunk_without_context_goes_nowhere_else(bench: Bench, there: str) -> None:
+    bench.fill({"pkg/y.txt": there})
+    (finding,) = applied(bench, BARE).findings
+    assert finding.code == "patch-neither-applied-nor-applicable"
+    assert "without context" in finding.hint
+    assert (bench.tree / "pkg/y.txt").read_text() == there
+
+
+def test_a_hunk_without_context_must_say_where_it_ends_up(bench: Bench) -> None:
+    bench.fill({"pkg/y.txt": TWENTY + TWENTY})
+    (finding,) = applied(bench, BARE.replace("+11 @@", "+31 @@")).findings
+    assert finding.code == "patch-neither-applied-nor-applicable"
+    assert finding.where == f"{bench.folder / 'carried' / 'change.patch'}:7"
+
+
+def test_files_without_context_do_not_loosen_the_others(bench: Bench) -> None:
+    whole = "--- a/pkg/one.txt\n+++ b/pkg/one.txt\n@@ -1 +1 @@\n-a\n+b\n"  # a file of one line, says the diff
+    bench.fill({"pkg/y.txt": TWENTY, "pkg/one.txt": "a\nmore\n"})
+    (finding,) = applied(bench, BARE + whole).findings
+    assert finding.code == "patch-neither-applied-nor-applicable"
+    assert (bench.tree / "pkg/y.txt").read_text() == TWENTY
+    bench.fill({"pkg/one.txt": "a\n"})
+    assert bench.apply().findings == ()
+    assert (bench.tree / "pkg/one.txt").read_text() == "b\n"
+
+
+def test_lines_deleted_without_context_are_never_taken_for_upstreams(bench: Bench) -> None:
+    bench.fill({"pkg/y.txt": TWENTY})
+    assert applied(bench, "--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -4 +3,0 @@\n-4\n").findings == ()
+    assert (bench.tree / "pkg/y.txt").read_text() == TWENTY.replace("\n4\n", "\n")
+    assert bench.apply().findings[0].code == "patch-neither-applied-nor-applicable"
+
+
 def test_carriage_returns_are_text(bench: Bench) -> None:
     crlf = CHANGE.replace(" a\n", " a\r\n").replace("b\n", "b\r\n").replace("b2\n", "b2\r\n").replace(" c\n", " c\r\n")
     bench.fill({"pkg/y.txt": OLD.replace("\n", "\r\n")})
