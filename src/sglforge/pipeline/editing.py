@@ -18,9 +18,9 @@ from sglforge.patches.series import Series, load_series
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import plan, select
 from sglforge.pipeline.sources import bring
+from sglforge.pipeline.trees import given_version
 from sglforge.sources.paths import copy_folder
 from sglforge.sources.unpack import unpack
-from sglforge.trees.version import tree_version
 
 
 def edit(request: Request, console: Console, topic: str) -> Outcome:
@@ -126,8 +126,9 @@ def _make_room(folder: Path) -> None:
 def _bring(request: Request, console: Console, package: str, into: Path) -> str:
     """Put the source tree into a new folder and return its version."""
     if given := request.option("tree", Path):
+        version = given_version(request, package, given)
         copy_folder(given, into)
-        return tree_version(given)
+        return version
     planned = plan(request, select(request, console))
     step = next((step for step in planned.plan.steps if step.package == package), None)
     archive = bring(step, planned, request, console, package_index.read()) if step else None

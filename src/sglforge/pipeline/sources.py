@@ -19,6 +19,7 @@ from sglforge.patches.result import PatchResult
 from sglforge.patches.series import apply_series, load_series
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.trees import given_version
 from sglforge.plan import Step
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.resolve import resolve, resolve_build
@@ -28,7 +29,6 @@ from sglforge.sources.model import SourceArchive
 from sglforge.sources.paths import copy_folder
 from sglforge.sources.pin import pin
 from sglforge.sources.unpack import unpack
-from sglforge.trees.version import tree_version
 
 
 def lock(request: Request, console: Console) -> Outcome:
@@ -281,15 +281,10 @@ def _patch_copy(request: Request, tree: Path, topic: str | None) -> dict[str, Pa
             message=f"there is no patch series for {package}",
             hint="name the package with --package",
         )
-    if not tree.is_dir():
-        raise ConfigError(
-            code="tree-missing",
-            message=f"--tree: there is no folder {tree}",
-            hint="name an unpacked source tree",
-        )
+    version = given_version(request, package, tree)
     with working_folder(request.workspace, "patch") as folder:
         copy_folder(tree, folder / "tree")
-        result = apply_series(series, folder / "tree", version=tree_version(tree), topic=topic, origin=tree)
+        result = apply_series(series, folder / "tree", version=version, topic=topic, origin=tree)
     return {package: result}
 
 

@@ -71,6 +71,32 @@ def test_a_topic_is_edited_in_a_tree_and_taken_over(capsys: pytest.CaptureFixtur
     assert (tree / "sglang/worker.py").read_text() == "def run():\n    x = 2\n    pass\n"
 
 
+@pytest.mark.parametrize("words", [("--edit", "two"), ("--topic", "two")])
+def test_the_version_is_that_of_the_package(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], catalog: Path
+) -> None:
+    """A tree of SGLang 1.0 says nothing of the version of another package."""
+    other = catalog / "patches/vision/two"
+    (other / "payload").mkdir(parents=True)
+    (other / "patch.toml").write_text(
+        PATCH.replace("sglang/worker.py", "eye/worker.py").replace("==1.*", "==1.*,!=1.0")
+    )
+    (other / "payload/p.py").write_text("x = 1\n")
+    (other.parent / "series.toml").write_text('topics = ["two"]\n')
+    recipe = catalog / "recipes/packages/vision.toml"
+    recipe.parent.mkdir()
+    recipe.write_text('name = "vision"\ndescription = "d"\nimport-name = "eye"\n')
+    options = ("--package", "vision", "--tree", str(catalog.parent / "tree"))
+    code, document = call(capsys, catalog, *words, *options)
+    assert (code, _codes(document)) == (6, ["tree-version-unknown"])
+    assert "of vision" in str(document["findings"])
+    eye = catalog.parent / "tree/eye"
+    eye.mkdir()
+    (eye / "version.py").write_text('__version__ = "1.1"\n')
+    (eye / "worker.py").write_text("def run():\n    pass\n")
+    assert call(capsys, catalog, *words, *options)[0] == 0
+
+
 def test_what_does_not_fit_is_offered_as_a_diff(capsys: pytest.CaptureFixture[str], catalog: Path) -> None:
     _, document = call(capsys, catalog, "--edit", "one", "--tree", str(catalog.parent / "tree"))
     tree = Path(str(document["tree"]))

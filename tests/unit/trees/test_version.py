@@ -54,6 +54,21 @@ def test_a_tree_that_does_not_say(tmp_path: Path, text: str) -> None:
     assert caught.value.code == "tree-version-unknown"
 
 
+def test_the_version_of_another_package(tmp_path: Path) -> None:
+    metadata = "Metadata-Version: 2.4\nName: {}\nVersion: {}\n"
+    write(tmp_path, "sglang-0.5.23.dist-info/METADATA", metadata.format("sglang", "0.5.23"))
+    write(tmp_path, "sglang/version.py", '__version__ = "0.5.23"\n')
+    write(tmp_path, "PKG-INFO", metadata.format("sglang", "0.5.23"))
+    with pytest.raises(PatchError) as caught:
+        tree_version(tmp_path, module="torchvision")
+    assert caught.value.code == "tree-version-unknown"
+    assert "which version of torchvision" in caught.value.message
+    write(tmp_path, "torchvision/version.py", "__version__ = '0.27.0+cpu'\n")
+    assert tree_version(tmp_path, module="torchvision") == "0.27.0+cpu"
+    write(tmp_path, "torch_vision-0.28.0.dist-info/METADATA", metadata.format("Torch_Vision", "0.28.0"))
+    assert tree_version(tmp_path, module="torchvision", project="torch-vision") == "0.28.0"
+
+
 def test_nothing_of_the_tree_is_run(tmp_path: Path) -> None:
     write(tmp_path, "sglang/version.py", f"open({str(tmp_path / 'ran')!r}, 'w')\n__version__ = '1.0'\n")
     assert tree_version(tmp_path) == "1.0"
