@@ -76,7 +76,7 @@ def read_releases(path: Path) -> Releases:
             code="lock-missing",
             message=f"no releases are locked in {path.name}",
             where=str(path),
-            hint="nox -s drift -- --lock VERSION,VERSION,...",
+            hint=f"nox -s drift -- {_package(path)}--lock VERSION,VERSION,...",
         )
     try:
         return load_model(path, Releases)[0]
@@ -85,9 +85,16 @@ def read_releases(path: Path) -> Releases:
             code="lock-invalid",
             message=f"{path.name} does not name releases",
             where=error.where,
-            hint="it is generated: restore it from version control, or: nox -s drift -- --lock VERSION,...",
+            hint="it is generated: restore it from version control, or: "
+            f"nox -s drift -- {_package(path)}--lock VERSION,...",
             findings=error.as_findings(),
         ) from error
+
+
+def _package(path: Path) -> str:
+    """Return the option that names the package of a file of releases, for a command; nothing for SGLang's."""
+    package = path.name.removeprefix("releases.").removesuffix(".toml")
+    return "" if package == "sglang" else f"--package {package} "
 
 
 def merged(project: str, before: Iterable[Release], new: Iterable[Release]) -> Releases:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -131,7 +132,9 @@ def read_expectation(path: Path) -> Expectation:
         ) from error
 
 
-def unexpected(matrix: Matrix, expectation: Expectation, *, where: Path, whole: bool) -> Iterator[Finding]:
+def unexpected(
+    matrix: Matrix, expectation: Expectation, *, where: Path, whole: bool, command: str = "nox -s drift -- --update"
+) -> Iterator[Finding]:
     """Yield a finding for every cell that is not what is expected, and for every topic that came or went.
 
     Args:
@@ -139,14 +142,16 @@ def unexpected(matrix: Matrix, expectation: Expectation, *, where: Path, whole: 
         expectation: What is expected; versions that the matrix does not have do not count.
         where: The file that says it.
         whole: Whether the matrix has every topic of the series.
+        command: What records the states that were found, for hints.
     """
+    said = partial(_unexpected, command)
     if expectation.package != matrix.package:
-        yield _unexpected(matrix.package, f"the file is about {expectation.package}", where, ())
+        yield said(matrix.package, f"the file is about {expectation.package}", where, ())
         return
     for topic in matrix.topics:
         if topic not in expectation.topics:
             states = tuple(f"{cell.version}: {cell.state.value}" for cell in matrix.cells() if cell.topic == topic)
-            yield _unexpected(f"{matrix.package}/{topic}", f"no states of {topic} are recorded", where, states)
+            yield said(f"{matrix.package}/{topic}", f"no states of {topic} are recorded", where, states)
     for cell in matrix.cells():
         recorded = expectation.topics.get(cell.topic)
         if recorded is None or recorded.get(cell.version) == cell.state.value:
@@ -155,9 +160,9 @@ def unexpected(matrix: Matrix, expectation: Expectation, *, where: Path, whole: 
         told = f"expected {expected}, it is" if expected else "nothing is recorded, it is"
         detail = tuple(finding.message for finding in cell.findings) or (cell.message,)
         subject = f"{matrix.package}/{cell.topic} {cell.version}"
-        yield _unexpected(subject, f"{cell.topic} on {cell.version}: {told} {cell.state.value}", where, detail)
+        yield said(subject, f"{cell.topic} on {cell.version}: {told} {cell.state.value}", where, detail)
     for topic in sorted(expectation.topics.keys() - set(matrix.topics)) if whole else ():
-        yield _unexpected(f"{matrix.package}/{topic}", f"states of {topic} are recorded, which is no topic", where, ())
+        yield said(f"{matrix.package}/{topic}", f"states of {topic} are recorded, which is no topic", where, ())
 
 
 def faults(matrix: Matrix) -> Iterator[Finding]:
@@ -243,13 +248,13 @@ def _runs(some: Sequence[str], versions: Sequence[str]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
-def _unexpected(subject: str, message: str, where: Path, detail: tuple[str, ...]) -> Finding:
+def _unexpected(command: str, subject: str, message: str, where: Path, detail: tuple[str, ...]) -> Finding:
     return Finding(
         code="drift-unexpected",
         severity=Severity.ERROR,
         subject=subject,
         message=message,
-        hint="correct the topic; or record what is meant: nox -s drift -- --update",
+        hint=f"correct the topic; or record what is meant: {command}",
         where=str(where),
         detail=detail,
     )

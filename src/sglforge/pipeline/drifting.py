@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from sglforge.config.releases import Release, Releases, dump_releases, merged, r
 from sglforge.errors import ConfigError, Finding, LockError, PatchError, verdict_of
 from sglforge.host import package_index
 from sglforge.patches import drift as matrices
-from sglforge.patches.drift import Column, Matrix
+from sglforge.patches.drift import Column, Expectation, Matrix
 from sglforge.patches.heatmap import svg
 from sglforge.patches.series import Series, apply_series, load_series
 from sglforge.patches.upstream import kept_tree, upstream_tree
@@ -43,17 +46,18 @@ def drift(request: Request, console: Console) -> Outcome:
             hint="name the package with --package",
         )
     if versions := _words(request, "lock"):
+        others = ("versions", "topic", "svg", "expect", "update", "offline")
+        request.apart("--lock", others, "--lock asks the package index for releases, and tries nothing")
         return _lock(request, console, package, versions)
     topic = request.option("topic", str)
     topics = (series.named(topic).name,) if topic else tuple(entry.name for entry in series.topics)
     locked = read_releases(releases_path(request.catalog_root, package))
+    chosen = locked.chosen(_words(request, "versions"))
+    record = _record(request, package)
     locations = cache(package_index.read)  # it asks pip, which takes longer than a version: only where one is fetched
-    columns = tuple(
-        _column(release, locked, series, request, console, locations)
-        for release in locked.chosen(_words(request, "versions"))
-    )
+    columns = tuple(_column(release, locked, series, request, console, locations) for release in chosen)
     matrix = Matrix(package=package, topics=topics, columns=columns)
-    findings, recorded = _judged(request, matrix, series, whole=topic is None)
+    findings, recorded = _judged(request, matrix, series, record, whole=topic is None)
     for finding in findings:
         console.finding(finding)
     if picture := request.option("svg", Path):
@@ -118,23 +122,55 @@ def _fetched(
         offline=request.offline,
         progress=progress,
         lock=releases_path(request.catalog_root, package),
+        command=request.command("drift", release.version),
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """Where states are recorded, and those that are; None where there is no such file."""
+
+    path: Path
+    states: Expectation | None
+
+
+def _record(request: Request, package: str) -> _Record:
+    """Read what is expected and refuse files that cannot be written, before anything is fetched or tried.
+
+    Raises ConfigError ``output-not-written`` and, for the file of ``--expect``, ``drift-file-invalid``; PatchError
+    ``drift-file-invalid``.
+    """
+    named = request.option("expect", Path)
+    path = named or request.catalog_root / "patches" / package / matrices.EXPECTATION_FILE
+    update = request.flag("update")
+    for output in (request.option("svg", Path), path if update else None):
+        if output:
+            _require_place(output)
+    if not path.exists() and (named is None or update):
+        return _Record(path=path, states=None)
+    try:
+        return _Record(path=path, states=matrices.read_expectation(path))
+    except PatchError as error:
+        if named is None:
+            raise
+        hint = "name a file that --update wrote, or add --update to write it" if not path.exists() else error.hint
+        raise ConfigError(code=error.code, message=error.message, where=error.where, hint=hint) from error
+
+
 def _judged(
-    request: Request, matrix: Matrix, series: Series, *, whole: bool
+    request: Request, matrix: Matrix, series: Series, record: _Record, *, whole: bool
 ) -> tuple[tuple[Finding, ...], Path | None]:
     """Compare with what is recorded, or record it; without a record every fault counts. Return the record's path."""
-    named = request.option("expect", Path)
-    path = named or request.catalog_root / "patches" / matrix.package / matrices.EXPECTATION_FILE
+    path, expectation = record.path, record.states
     if request.flag("update"):
-        before = matrices.read_expectation(path) if path.is_file() else None
         topics = [topic.name for topic in series.topics]
-        _write(path, matrices.updated(matrix, before, topics=topics))
-    elif named is None and not path.is_file():
+        _write(path, matrices.updated(matrix, expectation, topics=topics))
+        expectation = matrices.read_expectation(path)
+    if expectation is None:
         return tuple(matrices.faults(matrix)), None
-    expectation = matrices.read_expectation(path)
-    return tuple(matrices.unexpected(matrix, expectation, where=path, whole=whole)), path
+    named = request.option("expect", Path)
+    command = request.command("drift", *(["--expect", str(named)] if named else []), "--update")
+    return tuple(matrices.unexpected(matrix, expectation, where=path, whole=whole, command=command)), path
 
 
 def _lock(request: Request, console: Console, package: str, versions: Sequence[str]) -> Outcome:
@@ -180,9 +216,27 @@ def _write(path: Path, text: str) -> None:
     try:
         write_text(path, text)
     except OSError as error:
-        raise ConfigError(
-            code="output-not-written",
-            message=f"cannot write {path}: {error.strerror}",
-            where=str(path),
-            hint="name a file in a folder that you may write to",
-        ) from error
+        raise _not_written(path, error.strerror) from error
+
+
+def _require_place(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work whose result goes there.
+
+    Raises ConfigError ``output-not-written``.
+    """
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir():
+        raise _not_written(path, os.strerror(errno.EISDIR))
+    if not folder.is_dir():
+        raise _not_written(path, os.strerror(errno.ENOTDIR))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _not_written(path, os.strerror(errno.EACCES))
+
+
+def _not_written(path: Path, why: str | None) -> ConfigError:
+    return ConfigError(
+        code="output-not-written",
+        message=f"cannot write {path}: {why}",
+        where=str(path),
+        hint="name a file in a folder that you may write to",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,10 @@ from sglforge.errors import ConfigError
 T = TypeVar("T")
 _NAMING = frozenset({"install", "verify", "render", "smoke"})
 """The verbs that take the name of an environment."""
+_PATCHING = frozenset({"patch", "drift"})
+"""The verbs that take the name of a package with a series."""
+_FLAGS = MappingProxyType({"versions": "versions to try"})
+"""What to call options that are no words with dashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +51,20 @@ class Request:
         value = self.options.get(name)
         return tuple(str(word) for word in value) if isinstance(value, list) else ()
 
-    def command(self, verb: str) -> str:
-        """Return how to call a verb on the same workspace, stack, target and environment, for a hint."""
+    def apart(self, option: str, others: Sequence[str], why: str) -> None:
+        """Refuse options beside one that makes no use of them: nothing that was asked for is passed over in silence.
+
+        Raises ConfigError ``usage``.
+        """
+        if given := [name for name in others if self.options.get(name) or (name == "offline" and self.offline)]:
+            raise ConfigError(
+                code="usage",
+                message=f"{option} does not go with {' and '.join(_FLAGS.get(name, f'--{name}') for name in given)}",
+                hint=f"{why}: leave one of the two out",
+            )
+
+    def command(self, verb: str, *more: str) -> str:
+        """Return how to call a verb on the same workspace, stack, target, environment and package, for a hint."""
         words = ["--stack", self.stack] if self.stack else []
         words += ["--target", self.target] if self.target != "auto" else []
         words += ["--workspace", str(self.workspace.root)] if self.workspace != workspace.locate(None) else []
@@ -56,6 +72,9 @@ class Request:
             words += ["--catalog", str(self.catalog_root)]
         name = self.option("env", str)
         words += ["--env", name] if name and verb in _NAMING else []
+        package = self.option("package", str)
+        words += ["--package", package] if package and package != "sglang" and verb in _PATCHING else []
+        words += more
         return f"nox -s {verb} -- {shlex.join(words)}" if words else f"nox -s {verb}"
 
 

@@ -168,18 +168,18 @@ def patch(request: Request, console: Console) -> Outcome:
     from sglforge.pipeline import drifting, editing
 
     if request.options.get("versions") is not None:
-        if request.option("tree", Path):
-            raise ConfigError(
-                code="usage", message="--drift tries released versions, --tree one tree", hint="give one of the two"
-            )
+        others = ("tree", "diff", "edit", "refresh")
+        request.apart("--drift", others, "--drift tries the series on released versions, and does nothing else")
         return drifting.drift(request, console)
     if unused := [name for name in ("svg", "expect", "update") if request.options.get(name)]:
         raise ConfigError(
             code="usage", message=f"--{unused[0]} belongs to a drift matrix", hint="add --drift, or use sglforge drift"
         )
     if wanted := request.option("edit", str):
+        request.apart("--edit", ("diff",), "--edit makes a tree in which `git diff` shows the topic")
         return editing.edit(request, console, wanted)
     if edited := request.option("refresh", str):
+        request.apart("--refresh", ("diff", "tree"), "--refresh writes a topic anew from the tree that --edit made")
         return editing.refresh(request, console, edited)
     topic = request.option("topic", str)
     tree = request.option("tree", Path)
@@ -229,6 +229,7 @@ def bring(
             offline=request.offline,
             progress=progress,
             lock=lock_path(selection.catalog.root, selection.stack.name, selection.target.name),
+            command=request.command("fetch"),
         )
         shown.say(f"{archive.path.name}, {archive.path.stat().st_size / 1e6:.1f} MB")
     return archive
@@ -251,8 +252,9 @@ def _patch_sources(request: Request, console: Console, topic: str | None) -> dic
     planned = _plan_with(topic, request, console)
     locations = package_index.read()
     results = {}
+    package = request.option("package", str)
     for step in planned.plan.steps:
-        series = planned.series.get(step.package)
+        series = planned.series.get(step.package) if package in {None, step.package} else None
         if series is None or (topic and topic not in {entry.name for entry in series.topics}):
             continue
         archive = bring(step, planned, request, console, locations)
@@ -266,7 +268,9 @@ def _patch_sources(request: Request, console: Console, topic: str | None) -> dic
     if not results:
         raise ConfigError(
             code="nothing-to-patch",
-            message="no package of the stack that is not a folder of the catalog has a series",
+            message=f"the stack has no released source of {package} that a series is for"
+            if package
+            else "no package of the stack that is not a folder of the catalog has a series",
             hint="topics are the folders in patches/<package>/",
         )
     return results

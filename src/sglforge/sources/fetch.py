@@ -27,6 +27,7 @@ def fetch(
     offline: bool = False,
     progress: Progress | None = None,
     lock: Path | None = None,
+    command: str = "nox -s fetch",
 ) -> SourceArchive:
     """Return the locked archive of a package for one Python; fetch it into ``sources/<sha256>/`` when absent.
 
@@ -42,6 +43,7 @@ def fetch(
         offline: Whether the network may not be used.
         progress: Told the bytes of a download so far and in total.
         lock: The lock's path, for messages that say where an expectation is written.
+        command: What brings the archive, for a hint where it may not be fetched.
 
     Raises LockError ``no-file-for-python``; FetchError ``offline-missing``, ``not-on-index``,
     ``hash-mismatch`` and those of :func:`sglforge.base.download.download`.
@@ -55,6 +57,7 @@ def fetch(
         offline=offline,
         progress=progress,
         lock=lock,
+        command=command,
     )
 
 
@@ -68,6 +71,7 @@ def fetch_file(
     offline: bool = False,
     progress: Progress | None = None,
     lock: Path | None = None,
+    command: str = "nox -s fetch",
 ) -> SourceArchive:
     """Return one file of a locked source, whether or not it fits a Python of this machine.
 
@@ -76,10 +80,12 @@ def fetch_file(
     sha256 = Sha256(wanted.sha256)
     path = workspace.sources / sha256 / wanted.name
     archive = SourceArchive(package=package, path=path, sha256=sha256)
-    if path.is_file():
+    damaged = path.is_file()
+    if damaged:
         if sha256_file(path) == sha256:
             return archive
-        remove(path)  # damaged on this disk: what cannot be used is fetched again
+        if not offline:
+            remove(path)  # damaged on this disk: what cannot be used is fetched again
     failures: list[FetchError] = []
     offers = search(locations, locked.project, locked.version, offline=offline)
     while file := _next(offers, wanted, failures):
@@ -101,7 +107,13 @@ def fetch_file(
             failures.append(error)
         else:
             return archive
-    raise _summary(failures or [_not_offered(locked, wanted, offline=offline)], wanted, lock)
+    fault = _summary(failures or [_not_offered(locked, wanted, offline=offline)], wanted, lock)
+    if fault.code == "offline-missing":
+        fault.hint = f"run it once with a network: {command}"
+        if damaged:
+            fault.message = f"{wanted.name} was fetched, and is damaged on this disk: its sha256 is not the locked one"
+            fault.where = str(path)
+    raise fault
 
 
 def _next(offers: Iterator[IndexFile], wanted: LockedFile, failures: list[FetchError]) -> IndexFile | None:
@@ -127,7 +139,7 @@ def _not_offered(locked: LockedSource, wanted: LockedFile, *, offline: bool) -> 
         return FetchError(
             code="offline-missing",
             message=f"{wanted.name} was never fetched",
-            hint="run `sglforge fetch` once with a network",
+            hint="run `nox -s fetch` once with a network",
         )
     return FetchError(
         code="not-on-index",

@@ -180,7 +180,7 @@ def _not_found(project: str, version: str, outcomes: Iterable[tuple[str, str]], 
         return FetchError(
             code="offline-missing",
             message=f"{project} {version} was never fetched, and no folder on this machine has it",
-            hint="run `sglforge fetch` once with a network",
+            hint="run `nox -s fetch` once with a network",
         )
     return FetchError(
         code="not-on-index",

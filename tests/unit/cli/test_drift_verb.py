@@ -157,10 +157,65 @@ def test_other_files_for_the_record_and_the_picture(place: Place, tmp_path: Path
     assert json.loads(record.read_text())["package"] == "toy"
     assert not place.record.exists()
     assert place.call("drift", "--expect", record)[0] == 0
-    code, document, _ = place.call("drift", "--expect", tmp_path / "missing.json")
+
+
+def test_a_file_that_cannot_be_used_is_told_before_anything_is_fetched(place: Place, tmp_path: Path) -> None:
+    broken, file = tmp_path / "broken.json", tmp_path / "file"
+    broken.write_text("[]")
+    file.touch()
+    cases: list[tuple[list[str | Path], str]] = [
+        (["--expect", tmp_path / "missing.json"], "drift-file-invalid"),
+        (["--expect", broken], "drift-file-invalid"),
+        (["--expect", broken, "--update"], "drift-file-invalid"),
+        (["--expect", tmp_path], "drift-file-invalid"),
+        (["--expect", file / "below.json", "--update"], "output-not-written"),
+        (["--svg", file / "below.svg"], "output-not-written"),
+        (["--svg", tmp_path], "output-not-written"),
+    ]
+    for words, finding in cases:
+        code, document, talk = place.call("drift", *words)
+        assert (code, codes(document)) == (2, [finding]), words
+        assert not place.workspace.exists(), words
+        assert finding != "drift-file-invalid" or "--update" in talk
+    place.record.write_text("[]")
+    code, document, _ = place.call("drift")
     assert (code, codes(document)) == (6, ["drift-file-invalid"])
-    code, document, _ = place.call("drift", "--svg", picture / "below-a-file.svg")
-    assert (code, codes(document)) == (2, ["output-not-written"])
+    assert not place.workspace.exists()
+
+
+def test_options_that_do_not_go_together_are_told(place: Place) -> None:
+    for *words, said in (
+        ["drift", "--lock", "1.0", "--topic", "always", "--lock does not go with --topic"],
+        ["drift", "2.0", "--lock", "1.0", "--lock does not go with versions to try"],
+        ["drift", "--lock", "1.0", "--svg", "x", "--update", "--lock does not go with --svg and --update"],
+        ["drift", "--lock", "1.0", "--expect", "x", "--lock does not go with --expect"],
+        ["drift", "--lock", "1.0", "--offline", "--lock does not go with --offline"],
+        ["patch", "--drift", "1.0", "--tree", ".", "--drift does not go with --tree"],
+        ["patch", "--drift", "1.0", "--diff", "--drift does not go with --diff"],
+        ["patch", "--drift", "--edit", "always", "--drift does not go with --edit"],
+        ["patch", "--drift", "--refresh", "always", "--drift does not go with --refresh"],
+        ["patch", "--edit", "always", "--diff", "--edit does not go with --diff"],
+        ["patch", "--refresh", "always", "--diff", "--refresh does not go with --diff"],
+        ["patch", "--refresh", "always", "--tree", ".", "--refresh does not go with --tree"],
+        ["patch", "--update", "--update belongs to a drift matrix"],
+    ):
+        code, document, talk = place.call(*words)
+        assert (code, codes(document)) == (2, ["usage"]), words
+        assert said in talk, words
+
+
+def test_the_hints_name_the_package_and_what_brings_a_release(place: Place) -> None:
+    _, _, talk = place.call("drift", "1.0", "--offline", env={"PIP_FIND_LINKS": ""})
+    assert "with a network: nox -s drift -- " in talk
+    assert "--package toy 1.0" in talk
+    place.call("drift", "--update")
+    place.release("2.0", WORKER)
+    place.lock("2.0")
+    _, _, talk = place.call("drift", "2.0")
+    assert "--package toy --update" in talk
+    releases_path(place.bench.root, "toy").unlink()
+    _, _, talk = place.call("drift")
+    assert "--package toy --lock" in talk
 
 
 def test_trees_are_kept_and_never_written(place: Place) -> None:

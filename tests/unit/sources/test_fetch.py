@@ -76,7 +76,10 @@ def test_offline_and_absent_says_what_to_do(httpserver: HTTPServer, workspace: W
     with pytest.raises(FetchError) as caught:
         get(locked(), index(httpserver), workspace, offline=True)
     assert caught.value.code == "offline-missing"
-    assert "sglforge fetch" in caught.value.hint
+    assert "nox -s fetch" in caught.value.hint
+    with pytest.raises(FetchError) as caught:
+        get(locked(), index(httpserver), workspace, offline=True, command="nox -s drift -- 1.0")
+    assert caught.value.hint.endswith(": nox -s drift -- 1.0")
     assert httpserver.log == []
 
 
@@ -92,8 +95,13 @@ def test_a_damaged_archive_is_fetched_again_and_never_used(httpserver: HTTPServe
     path.write_bytes(b"damaged")
     assert get(locked(), locations, workspace).path.read_bytes() == CONTENT
     path.write_bytes(b"damaged")
-    with pytest.raises(FetchError, match="offline-missing"):
+    with pytest.raises(FetchError, match="offline-missing") as caught:
         get(locked(), locations, workspace, offline=True)
+    assert "is damaged on this disk" in caught.value.message
+    assert "never" not in caught.value.message
+    assert caught.value.where == str(path)
+    assert path.read_bytes() == b"damaged"
+    assert get(locked(), locations, workspace).path.read_bytes() == CONTENT
 
 
 def test_a_stated_hash_that_is_not_the_locked_one_is_not_even_fetched(
