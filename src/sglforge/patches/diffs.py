@@ -168,6 +168,10 @@ def _check(patch: PatchedFile, lines: Sequence[str], where: str) -> None:
                 message, where=f"{where}:{first - 1}", hint="make the diff again, with context (`git diff -U3`)"
             )
         last = max((line.diff_line_no or 0 for line in hunk), default=0)
+        if last == len(lines) and not lines[-1].endswith("\n") and lines[-1][:1] in {" ", "+", "-"}:
+            message = f"the last line ({last}) of the diff has no newline: the file was cut off or edited"
+            hint = "make the diff again, or end it with a newline; no tool but git should write it"
+            raise corrupt(message, where=f"{where}:{last}", hint=hint)
         rest = lines[last : last + 2]
         if rest and rest[0][:1] in {" ", "+", "-"} and not _ends_a_hunk(rest):
             message = f"the diff is corrupt on line {last + 1}: the hunk above it is longer than its header says"

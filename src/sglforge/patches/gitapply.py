@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sglforge.base import git, proc
 from sglforge.errors import PatchError
@@ -25,6 +25,8 @@ from sglforge.patches.faults import drifted
 _TIMEOUT_S = 60.0
 _NEW_NAME = "give the file its new name in the diff if it is the same one, or leave it out with `exclude`"
 
+_OTHER_NAME = "give the new file another name, or narrow the topic's `versions`"
+
 
 def apply_diff(draft: Draft, diff: Diff) -> Draft:
     """Return the tree with a diff applied, every file of it or none.
@@ -34,6 +36,7 @@ def apply_diff(draft: Draft, diff: Diff) -> Draft:
     and ``git-missing``.
     """
     places = _places(draft, diff)
+    _check_new_names(draft, diff, places)
     with _scratch(draft, places) as scratch:
         if not scratch.apply(diff, diff.files):
             raise _refusal(draft, diff, places, scratch)
@@ -161,6 +164,19 @@ def _places(draft: Draft, diff: Diff) -> dict[str, str]:
             if name is not None and name not in places:
                 places[name] = draft.place(name)
     return places
+
+
+def _check_new_names(draft: Draft, diff: Diff, places: Mapping[str, str]) -> None:
+    """Refuse new files below a file, or in the place of a folder: a tree cannot hold both."""
+    named = [places[file.new] for file in diff.files if file.new]
+    for place in (place for place in named if not draft.has(place)):
+        for parent in PurePosixPath(place).parents:
+            above = parent.as_posix()
+            if above in named or draft.has(above) or draft.checkout.has(above):
+                raise drifted(f"{diff.where} makes {place}, and {above} is a file", hint=_OTHER_NAME)
+        inside = any(name.startswith(f"{place}/") and draft.has(name) for name in draft.changed)
+        if inside or (draft.checkout.root / place).is_dir():
+            raise drifted(f"{diff.where} makes {place}, which is a folder of the tree", hint=_OTHER_NAME)
 
 
 def _check_places(draft: Draft, diff: Diff, places: Mapping[str, str]) -> None:

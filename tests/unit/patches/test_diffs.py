@@ -135,6 +135,7 @@ def test_a_folder_goes_with_its_last_file(bench: Bench) -> None:
         (CHANGE.replace("-b\n+b2\n", " b\n"), 3, "the hunk changes nothing"),
         # git would put such lines at the end of the file, whatever line the hunk names
         ("--- a/pkg/y.txt\n+++ b/pkg/y.txt\n@@ -1,0 +2 @@\n+new\n", 3, "nothing says where it goes"),
+        (CHANGE[:-1], 7, "the last line (7) of the diff has no newline"),
         ("only words\n", 1, "it changes no file"),
         ("", 1, "it changes no file"),
         (CHANGE + "@@ -9 +9 @@\n-x\n", 9, "shorter than expected"),
@@ -263,6 +264,40 @@ def test_a_hunk_that_is_there_and_fits_elsewhere_is_not_made_twice(bench: Bench)
     bench.fill({"pkg/y.txt": "1\na\nx\nc\n\na\nc\n"})
     (finding,) = applied(bench, insertion).findings
     assert finding.code == "patch-anchor-ambiguous"
+
+
+def made(name: str) -> str:
+    return f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+new\n"
+
+
+@pytest.mark.parametrize(
+    ("diff", "said"),
+    [
+        (made("pkg/y.txt/z.txt"), "pkg/y.txt is a file"),
+        (made("pkg/y.txt/deep/er.txt"), "pkg/y.txt is a file"),
+        (made("pkg"), "pkg, which is a folder"),
+        (made("new") + made("new/er"), "new is a file"),
+        ("--- a/pkg/y.txt\n+++ /dev/null\n@@ -1,3 +0,0 @@\n-a\n-b\n-c\n" + made("pkg/y.txt/z"), "pkg/y.txt is a file"),
+    ],
+)
+def test_a_new_file_below_a_file_is_refused_in_memory(bench: Bench, diff: str, said: str) -> None:
+    bench.fill({"pkg/y.txt": OLD})
+    before = bench.contents()
+    (finding,) = applied(bench, diff).findings
+    assert finding.code == "patch-drifted"
+    assert said in finding.message
+    assert bench.contents() == before
+
+
+def test_a_new_file_in_the_place_of_an_earlier_topics_folder_is_refused(bench: Bench) -> None:
+    bench.fill({"pkg/y.txt": OLD})
+    before = bench.contents()
+    carry(bench, made("new/er.txt"), name="a")
+    carry(bench, made("new"), name="b")
+    (finding,) = bench.apply().findings
+    assert finding.code == "patch-conflict"
+    assert "new, which is a folder" in finding.message
+    assert bench.contents() == before
 
 
 TWENTY = "".join(f"{number}\n" for number in range(1, 21))
