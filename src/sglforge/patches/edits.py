@@ -26,7 +26,7 @@ from sglforge.patches.layout import Layout, lay_out
 from sglforge.patches.model import BodyEdit, ClassAttributeEdit, InsertEdit, PythonEdit, ReplaceEdit
 from sglforge.patches.parameters import fitted
 from sglforge.patches.payload import Code, Payload, understand
-from sglforge.patches.pytext import PythonText, Region
+from sglforge.patches.pytext import PythonText, Region, reason
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -58,7 +58,7 @@ def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> Python
     except (SyntaxError, ValueError) as error:
         raise PatchError(
             code="patch-does-not-compile",
-            message=f"{source.file} is no Python any more with {payload.where}: {error}",
+            message=f"{source.file} is no Python any more with {payload.where}: {reason(error)}",
             hint="the payload does not fit the place that it goes to",
         ) from error
     if not _is_in_place(source, after, change):

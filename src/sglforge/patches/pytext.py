@@ -103,7 +103,7 @@ def read(raw: bytes, file: str) -> PythonText:
         source = _parsed(raw, encoding, file)
         intact = _mark(raw) + source.text.encode(encoding) == raw
     except (SyntaxError, ValueError, LookupError) as error:
-        raise _unreadable(file, str(error)) from error
+        raise _unreadable(file, reason(error)) from error
     if not intact:
         raise _unreadable(file, f"its encoding {encoding} does not survive a round trip")
     return source
@@ -130,6 +130,13 @@ def parse(text: str | bytes) -> ast.Module:
             return ast.parse(text)
         except (RecursionError, MemoryError) as error:
             raise ValueError("it is nested too deeply") from error
+
+
+def reason(error: Exception) -> str:
+    """Return why a text is no Python, with the line where that is known."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"{error.msg} (line {error.lineno})"
+    return str(error)
 
 
 def _mark(raw: bytes) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.base import git, proc
-from sglforge.errors import PatchError
+from sglforge.errors import ConfigError, PatchError
 from sglforge.patches.attempt import attempt
 from sglforge.patches.checkout import File, open_checkout
 from sglforge.patches.draft import Draft
@@ -73,6 +73,50 @@ def read(folder: Path) -> WorkTree | None:
         return WorkTree(folder=folder, **fields)
     except (OSError, ValueError, TypeError):
         return None
+
+
+def require_whole(folder: Path, *, command: str) -> WorkTree:
+    """Return the tree for editing that a folder with files is; ``command`` is what makes one, for a hint.
+
+    Raises ConfigError ``edit-tree-broken`` when its repository or its record is gone or damaged; PatchError
+    ``git-missing``.
+    """
+    tree = read(folder)
+    if not (folder / ".git").is_dir():
+        what = "it has no `.git`"
+    elif tree is None:
+        what = f"its record {_RECORD} is missing or damaged"
+    else:
+        try:
+            _git(folder, "rev-parse", "--quiet", "--verify", f"{tree.base}^{{tree}}")
+        except PatchError as error:
+            if error.code != "process-failed":
+                raise
+            what = "its git repository is damaged"
+        else:
+            return tree
+    raise ConfigError(
+        code="edit-tree-broken",
+        message=f"nothing says what was edited in the tree any more: {what}",
+        where=str(folder),
+        hint=f"save what you need from it, remove {folder.parent}, then: {command}",
+    )
+
+
+def require_python(base: Draft, goal: Draft, tree: WorkTree, *, command: str) -> None:
+    """Refuse an edited tree in which a Python file became none; ``command`` is what to do after the correction.
+
+    Raises PatchError ``patch-target-unreadable`` with the place in the edited tree.
+    """
+    for file in goal.modules(base):
+        try:
+            goal.python(file)
+        except PatchError as error:
+            raise dataclasses.replace(
+                error,
+                where=str(tree.folder / file),
+                hint=f"correct the file in the tree, then: {command}",
+            ) from error
 
 
 def taken_over(tree: WorkTree) -> WorkTree:

@@ -27,7 +27,7 @@ def edit(request: Request, console: Console, topic: str) -> Outcome:
     """Make a tree with a topic applied, as a git repository whose HEAD is the tree before it."""
     package, series = _series(request, topic)
     folder = _folder(request, package, topic)
-    _make_room(folder)
+    _make_room(request, folder, topic)
     with files.publish_directory(folder) as draft:
         version = _bring(request, console, package, draft / "tree")
         if fate := series.named(topic).standing(version):
@@ -47,7 +47,8 @@ def edit(request: Request, console: Console, topic: str) -> Outcome:
     )
     for finding in findings:
         console.finding(finding)
-    hint = f"edit the files there; `git diff` shows the topic; then: nox -s patch -- --refresh {topic}"
+    refreshing = request.command("patch", "--refresh", topic)
+    hint = f"edit the files there; `git diff` shows the topic; then: {refreshing}"
     return _outcome(findings, tree, (), f"{tree}\n{hint}")
 
 
@@ -55,16 +56,21 @@ def refresh(request: Request, console: Console, topic: str) -> Outcome:
     """Write a topic anew from the tree that it was edited in; an unedited tree changes nothing."""
     package, series = _series(request, topic)
     folder = _folder(request, package, topic) / "tree"
-    tree = worktree.read(folder)
-    if tree is None:
+    editing, refreshing = (request.command("patch", option, topic) for option in ("--edit", "--refresh"))
+    if not _has_files(folder):
+        removed = folder.parent.is_dir()
         raise ConfigError(
             code="nothing-to-refresh",
-            message=f"there is no tree in which `{topic}` was edited",
+            message=f"the tree in which `{topic}` was edited was removed"
+            if removed
+            else f"there is no tree in which `{topic}` was edited",
             where=str(folder),
-            hint=f"nox -s patch -- --edit {topic}",
+            hint=f"make one: {editing}",
         )
+    tree = worktree.require_whole(folder, command=editing)
     with working_folder(request.workspace, "edit") as working:
         base, goal = worktree.drafts(tree, working / "base")
+        worktree.require_python(base, goal, tree, command=refreshing)
         try:
             written = refresh_topic(series.named(topic), base, goal, tree.version)
         except PatchError as error:
@@ -105,22 +111,36 @@ def _folder(request: Request, package: str, topic: str) -> Path:
     return request.workspace.edits / package / topic
 
 
-def _make_room(folder: Path) -> None:
-    """Remove a tree in which nothing was edited since.
+def _make_room(request: Request, folder: Path, topic: str) -> None:
+    """Remove a tree in which nothing was edited since, or what is left of one that was removed.
 
-    Raises ConfigError ``edit-in-progress`` for any other.
+    Raises ConfigError ``edit-in-progress`` and ``edit-tree-broken`` for any other.
     """
     if not folder.exists():
         return
-    tree = worktree.read(folder / "tree")
-    if tree is None or tree.is_edited():
-        raise ConfigError(
-            code="edit-in-progress",
-            message="there is a tree already, and what was edited in it is not in the topic",
-            where=str(folder),
-            hint="take it over with --refresh, or remove the folder",
+    if _has_files(folder / "tree"):
+        tree = worktree.read(folder / "tree")
+        if tree is None or tree.is_edited():
+            worktree.require_whole(folder / "tree", command=request.command("patch", "--edit", topic))
+            raise _in_progress(
+                folder,
+                "there is a tree already, and what was edited in it is not in the topic",
+                f"take it over ({request.command('patch', '--refresh', topic)}), or remove the folder",
+            )
+    elif _has_files(folder):
+        left = ", ".join(sorted(path.name for path in folder.iterdir()))
+        raise _in_progress(
+            folder, f"the tree in it was removed, and there is still {left}", "save what you need, remove the folder"
         )
     files.remove(folder)
+
+
+def _has_files(folder: Path) -> bool:
+    return any(not path.is_dir() for path in folder.rglob("*"))
+
+
+def _in_progress(folder: Path, message: str, hint: str) -> ConfigError:
+    return ConfigError(code="edit-in-progress", message=message, where=str(folder), hint=hint)
 
 
 def _bring(request: Request, console: Console, package: str, into: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sglforge import cli
+from sglforge.base import files
 
 PATCH = """\
 description = "d"
@@ -134,6 +135,83 @@ def test_what_cannot_be_meant_is_refused(
     status, document = call(capsys, catalog, *words)
     assert (status, _codes(document)) == (2, [code])
     assert not list((catalog.parent / "home").glob("edits/*/*"))
+
+
+def edited(capsys: pytest.CaptureFixture[str], catalog: Path) -> Path:
+    """Return a tree for editing in which something was edited."""
+    _, document = call(capsys, catalog, "--edit", "one", "--tree", str(catalog.parent / "tree"))
+    tree = Path(str(document["tree"]))
+    (tree / "sglang/worker.py").write_text("def run():\n    x = 3\n    pass\n")
+    return tree
+
+
+def said(document: dict[str, object]) -> dict[str, str]:
+    findings = document["findings"]
+    assert isinstance(findings, list)
+    (finding,) = findings
+    return dict(finding)
+
+
+@pytest.mark.parametrize("kind", ["python", "diff"])
+def test_what_is_no_python_is_corrected_in_the_tree(
+    kind: str, capsys: pytest.CaptureFixture[str], catalog: Path
+) -> None:
+    if kind == "diff":
+        topic = catalog / "patches/sglang/one"
+        words = PATCH.partition("[[edits]]")[0]
+        (topic / "patch.toml").write_text(f'{words}[[edits]]\nkind = "diff"\npayload = "payload/p.py"\n')
+        hunk = "@@ -1,2 +1,3 @@\n def run():\n+    x = 1\n     pass\n"
+        (topic / "payload/p.py").write_text(f"--- a/sglang/worker.py\n+++ b/sglang/worker.py\n{hunk}")
+    before = (catalog / "patches/sglang/one/payload/p.py").read_text()
+    tree = edited(capsys, catalog)
+    (tree / "sglang/worker.py").write_text("def run():\n    x = (\n    pass\n")
+    code, document = call(capsys, catalog, "--refresh", "one")
+    finding = said(document)
+    assert (code, finding["code"]) == (6, "patch-target-unreadable")
+    assert "(line 2)" in finding["message"]
+    assert finding["where"] == str(tree / "sglang/worker.py")
+    assert "correct the file in the tree" in finding["hint"]
+    assert (catalog / "patches/sglang/one/payload/p.py").read_text() == before
+    (tree / "sglang/worker.py").write_text("def run():\n    x = 4\n    pass\n")
+    assert call(capsys, catalog, "--refresh", "one")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("lose", "words"),
+    [
+        (".git", "no `.git`"),
+        (".git/sglforge.json", "record"),
+        (".git/objects", "repository is damaged"),
+        (".git/HEAD", "repository is damaged"),
+    ],
+)
+def test_a_tree_without_its_repository_is_told_by_both(
+    lose: str, words: str, capsys: pytest.CaptureFixture[str], catalog: Path
+) -> None:
+    tree = edited(capsys, catalog)
+    files.remove(tree / lose)
+    for option in (("--refresh", "one"), ("--edit", "one", "--tree", str(catalog.parent / "tree"))):
+        code, document = call(capsys, catalog, *option)
+        finding = said(document)
+        assert (code, finding["code"]) == (2, "edit-tree-broken"), option
+        assert words in finding["message"]
+        assert f"remove {tree.parent}" in finding["hint"]
+        assert finding["hint"].endswith("--edit one")
+    assert "x = 3" in (tree / "sglang/worker.py").read_text()
+
+
+def test_a_tree_that_was_removed_is_made_again(capsys: pytest.CaptureFixture[str], catalog: Path) -> None:
+    tree = edited(capsys, catalog)
+    files.remove(tree)
+    code, document = call(capsys, catalog, "--refresh", "one")
+    assert (code, said(document)["code"]) == (2, "nothing-to-refresh")
+    assert "was removed" in said(document)["message"]
+    assert call(capsys, catalog, "--edit", "one", "--tree", str(catalog.parent / "tree"))[0] == 0
+    files.remove(tree)
+    (tree.parent / "edited.patch").write_text("work")
+    code, document = call(capsys, catalog, "--edit", "one", "--tree", str(catalog.parent / "tree"))
+    assert (code, said(document)["code"]) == (2, "edit-in-progress")
+    assert "edited.patch" in said(document)["message"]
 
 
 def _codes(document: dict[str, object]) -> list[str]:
