@@ -52,6 +52,16 @@ class Suite:
         found: list[ast.stmt] = getattr(self.owner(module), self.field)
         return found
 
+    def function(self, module: ast.Module) -> Function | None:
+        """Return the function that the statements are part of; None in the body of a class or of the module."""
+        node: ast.AST = module
+        inner: Function | None = None
+        for field, index in self.steps:
+            node = getattr(node, field)[index]
+            if isinstance(node, Definition):
+                inner = node if isinstance(node, Function) else None
+        return inner
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:

@@ -21,14 +21,13 @@ from sglforge.patches.anchors import (
     find_statement,
     inner_suites,
 )
+from sglforge.patches.endings import leaves, yields
 from sglforge.patches.faults import already_there, corrupt, drifted
 from sglforge.patches.layout import Layout, lay_out
 from sglforge.patches.model import BodyEdit, ClassAttributeEdit, InsertEdit, PythonEdit, ReplaceEdit
 from sglforge.patches.parameters import fitted
 from sglforge.patches.payload import Code, Payload, understand
 from sglforge.patches.pytext import PythonText, Region, reason
-
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +49,10 @@ def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> Python
     """Return the edited text; every byte outside the regions of the edit is the one it was.
 
     Raises PatchError ``patch-drifted``, ``patch-anchor-ambiguous``, ``patch-already-there``,
-    ``patch-corrupt``, ``patch-no-effect``, ``patch-does-not-compile`` and ``patch-misplaced``.
+    ``patch-corrupt``, ``patch-no-effect``, ``patch-changes-flow``, ``patch-does-not-compile`` and ``patch-misplaced``.
     """
     change = _change(source, edit, understand(fitted(payload, source, edit)))
+    _check_flow(source, edit, payload, change)
     try:
         after = source.replaced(change.regions)
     except (SyntaxError, ValueError) as error:
@@ -68,6 +68,50 @@ def apply_edit(source: PythonText, edit: PythonEdit, payload: Payload) -> Python
             hint="the payload changes what the statements around it belong to",
         )
     return after
+
+
+def _check_flow(source: PythonText, edit: PythonEdit, payload: Payload, change: Change) -> None:
+    """Refuse an edit that takes code out of use, or makes a function another kind, and does not say so.
+
+    What may not stand where it goes, such as a `return` in a class, is left to the check that it compiles.
+    """
+    function = change.suite.function(source.module)
+    below = change.suite.statements(source.module)[change.index :]
+    match edit:
+        case ClassAttributeEdit():
+            return
+        case ReplaceEdit():
+            before, after = below[: change.removed], [*change.statements]
+            if edit.operation == "replace-function":
+                before, after = ([*getattr(one[0], "body", ())] for one in (before, after))
+            if not edit.generator and bool(yields(before)) is not bool(yields(after)):
+                what = "becomes a generator" if yields(after) else "is no generator any more"
+                raise _other_flow(f"with {payload.where} `{edit.anchor}` {what}", "generator")
+            return
+        case BodyEdit() | InsertEdit():
+            pass
+    last = leaves(change.statements)
+    if last and below and not edit.leaves and (function or isinstance(last, ast.Raise)):
+        raise _other_flow(
+            f"the `{type(last).__name__.lower()}` on line {last.lineno} of {payload.where} never goes on: "
+            f"what stands in {source.file} from line {below[0].lineno} on would never run",
+            "leaves",
+        )
+    found = yields(change.statements)
+    if found and function and not edit.generator and not yields(function.body):
+        raise _other_flow(
+            f"the `yield` on line {found.lineno} of {payload.where} makes `{function.name}` in {source.file} a "
+            "generator",
+            "generator",
+        )
+
+
+def _other_flow(message: str, key: str) -> PatchError:
+    return PatchError(
+        code="patch-changes-flow",
+        message=message,
+        hint=f"rewrite the payload, or say in the edit that it is meant: `{key} = true`",
+    )
 
 
 def is_there(source: PythonText, edit: PythonEdit, payload: Payload) -> bool:
@@ -142,11 +186,11 @@ def _insert_beside(source: PythonText, edit: InsertEdit, code: Code) -> Change:
 
 def _after(source: PythonText, suite: Suite, index: int, code: Code) -> Change:
     statement = suite.statements(source.module)[index]
-    if isinstance(statement, _LEAVES):
+    if leaves([statement]):
         raise PatchError(
             code="patch-no-effect",
             message=f"code below line {statement.lineno} of {source.file} never runs: "
-            f"the statement there is a {type(statement).__name__.lower()}",
+            f"the `{type(statement).__name__.lower()}` there never goes on",
             hint="insert before that statement",
         )
     return _insertion(suite, index + 1, code, lay_out(source, suite).after(index, code))

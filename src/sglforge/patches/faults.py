@@ -22,6 +22,7 @@ STATES: Mapping[str, TopicState] = MappingProxyType(
         "patch-without-edits": TopicState.CORRUPT,
         "patch-path-unsafe": TopicState.CORRUPT,
         "patch-no-effect": TopicState.REJECTED,
+        "patch-changes-flow": TopicState.REJECTED,
         "patch-misplaced": TopicState.REJECTED,
         "patch-does-not-compile": TopicState.REJECTED,
         "patch-undefined-name": TopicState.REJECTED,

@@ -107,6 +107,11 @@ class _FunctionEdit(_PythonEdit):
         ),
     ]
 
+    generator: Annotated[
+        bool,
+        Field(description="the payload makes the function a generator, or takes that from it, and that is meant"),
+    ] = False
+
     @model_validator(mode="after")
     def _has_a_function(self) -> Self:
         if self.parameters and getattr(self, "anchor", None) is None:
@@ -114,7 +119,17 @@ class _FunctionEdit(_PythonEdit):
         return self
 
 
-class BodyEdit(_FunctionEdit):
+class _InsertedEdit(_FunctionEdit):
+    leaves: Annotated[
+        bool,
+        Field(
+            description="the payload always returns or raises, so that upstream's code below it never runs, and that "
+            "is meant"
+        ),
+    ] = False
+
+
+class BodyEdit(_InsertedEdit):
     """Put statements at the start or the end of a body."""
 
     operation: Annotated[
@@ -137,7 +152,7 @@ class ClassAttributeEdit(_PythonEdit):
     anchor: Annotated[str, Field(description="qualified name of the class", pattern=QUALIFIED_NAME)]
 
 
-class InsertEdit(_FunctionEdit):
+class InsertEdit(_InsertedEdit):
     """Put statements before or after the anchored object, or a statement in its body."""
 
     operation: Annotated[Literal["insert-before", "insert-after"], Field(description="which side of it")]

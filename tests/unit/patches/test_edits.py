@@ -312,6 +312,86 @@ def test_code_that_would_never_run_is_refused(last: bytes) -> None:
     assert "line 3" in error.message
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"return 1\n",
+        b"x = 1\nraise E\n",
+        b"if x:\n    return 1\nelse:\n    raise E\n",
+        b"with x:\n    return 1\n",
+        b"try:\n    x()\nfinally:\n    return 1\n",
+        b"try:\n    return x()\nexcept E:\n    return 1\n",
+        b"while True:\n    x()\n    for y in x:\n        break\n",
+        b"match x:\n    case 1:\n        return 1\n    case _:\n        return 2\n",
+    ],
+)
+@pytest.mark.parametrize(
+    ("operation", "more"),
+    [
+        ("prepend-to-body", {}),
+        ("insert-before", {"statement": {"type": "assign"}}),
+        ("insert-after", {"statement": {"type": "assign"}}),
+    ],
+)
+def test_a_payload_that_never_goes_on_must_say_so(operation: str, more: dict[str, object], payload: bytes) -> None:
+    source = b"def f(x):\n    a = 1\n    return a\n"
+    error = refused(source, edit_of(operation, "f", **more), payload)
+    assert error.code == "patch-changes-flow"
+    assert "`leaves = true`" in error.hint
+    assert f"toy.py from line {3 if operation == 'insert-after' else 2} on" in error.message
+    assert b"return a" in edited(source, edit_of(operation, "f", leaves=True, **more), payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"if x:\n    return 1\n",
+        b"for y in x:\n    return y\n",
+        b"while True:\n    if x:\n        break\n",
+        b"with x:\n    raise E\n",
+        b"try:\n    return x()\nexcept E:\n    pass\n",
+        b"match x:\n    case 1:\n        return 1\n",
+        b"def g():\n    return 1\n",
+        b"g = lambda: (yield)\n",
+        b"def g():\n    yield 1\n",
+        b"class G:\n    def g(self):\n        yield 1\n",
+    ],
+)
+def test_a_payload_that_can_go_on_needs_to_say_nothing(payload: bytes) -> None:
+    assert b"return a" in edited(b"def f(x):\n    a = 1\n    return a\n", edit_of("prepend-to-body", "f"), payload)
+
+
+def test_a_return_at_the_end_hides_nothing() -> None:
+    assert edited(b"def f(x):\n    x()\n", edit_of("append-to-body", "f"), b"return 1\n").endswith(b"return 1\n")
+    assert refused(b"x = 1\n", edit_of("prepend-to-body"), b"raise E\n").code == "patch-changes-flow"
+
+
+def test_below_branches_that_all_leave_nothing_runs() -> None:
+    source = b"def f(x):\n    if x:\n        return 1\n    else:\n        return 2\n"
+    assert refused(source, edit_of("append-to-body", "f")).code == "patch-no-effect"
+
+
+@pytest.mark.parametrize("payload", [b"yield 1\n", b"x = [(yield from x)]\n", b"def g(a=(yield)):\n    pass\n"])
+def test_a_function_that_becomes_a_generator_must_say_so(payload: bytes) -> None:
+    source = b"def f(x):\n    return x\n"
+    error = refused(source, edit_of("prepend-to-body", "f"), payload)
+    assert (error.code, "line 1" in error.message) == ("patch-changes-flow", True)
+    assert "`generator = true`" in error.hint
+    assert edited(source, edit_of("prepend-to-body", "f", generator=True), payload)
+    assert edited(b"def f(x):\n    yield x\n", edit_of("prepend-to-body", "f"), payload)
+    replaces = text_digest("return x")
+    assert refused(source, edit_of("replace-body", "f", replaces=replaces), payload).code == "patch-changes-flow"
+    assert edited(source, edit_of("replace-body", "f", replaces=replaces, generator=True), payload)
+
+
+def test_a_generator_that_is_none_any_more_must_say_so() -> None:
+    source, new = b"def f(x):\n    yield x\n", b"def f(x):\n    return x\n"
+    whole = text_digest(source.decode())
+    error = refused(source, edit_of("replace-function", "f", replaces=whole), new)
+    assert (error.code, "no generator any more" in error.message) == ("patch-changes-flow", True)
+    assert edited(source, edit_of("replace-function", "f", replaces=whole, generator=True), new) == new
+
+
 FUNCTION = b"@d\ndef f(a):\n    '''Doc.'''\n    # how\n    return a  # it\n\nx = 1\n"
 
 
