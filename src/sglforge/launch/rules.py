@@ -14,7 +14,7 @@ from sglforge.config.model import LINE, FileModel, Name, Version
 from sglforge.config.parse import load_model
 from sglforge.errors import ConfigError
 from sglforge.launch.written import rules_path
-from sglforge.patches.model import Versions
+from sglforge.patches.contracts.model import Versions
 from sglforge.patches.versions import holds
 
 OPTION = r"^[a-z0-9][a-z0-9-]*$"

@@ -29,6 +29,7 @@ STATES: Mapping[str, TopicState] = MappingProxyType(
         "patch-attribute-unset": TopicState.REJECTED,
         "patch-attribute-unassigned-in-subclass": TopicState.REJECTED,
         "patch-refusal-missing": TopicState.REJECTED,
+        "patch-declaration-unknown": TopicState.REJECTED,
         "patch-flag-missing": TopicState.REJECTED,
         "patch-evidence-missing": TopicState.REJECTED,
     }

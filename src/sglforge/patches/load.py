@@ -50,7 +50,8 @@ def assemble(name: str, folder: Path, file: PatchFile, document: Document) -> To
     """
     payloads: dict[str, Payload] = {}
     diffs: dict[DiffKey, Diff] = {}
-    faults = [finding for fault in _contradictions(file, document) for finding in fault.as_findings()]
+    wrong = [*_contradictions(file, document), *_twice(file, document)]
+    faults = [finding for fault in wrong for finding in fault.as_findings()]
     for index, edit in enumerate(file.edits):
         where = document.where(("edits", index, "payload"))
         try:
@@ -101,6 +102,30 @@ def _contradictions(file: PatchFile, document: Document) -> Iterator[PatchError]
                     where=document.where(key),
                     hint="a topic is one thing for a version: applied, superseded, upstream or unsupported",
                 )
+
+
+def _twice(file: PatchFile, document: Document) -> Iterator[PatchError]:
+    """Yield what a topic declares twice about its contracts: of two reasons one is not true, or none is needed."""
+    contracts = file.contracts
+    declared: list[tuple[str, KeyPath]] = [(f"the flag {flag}", ("contracts", "flags")) for flag in contracts.flags]
+    for index, waiver in enumerate(contracts.waive):
+        declared.append((f"the waiver of `{waiver.contract}`", ("contracts", "waive", index)))
+    for index, refusal in enumerate(contracts.refused):
+        what = f"the refusal of `{refusal.setting}` with {refusal.message!r}"
+        declared += [
+            (f"{what} for `{refusal.attribute}` of `{name}`", ("contracts", "refused", index))
+            for name in refusal.classes
+        ]
+    for index, default in enumerate(contracts.defaulted):
+        declared += [
+            (f"the default of `{default.attribute}` in `{name}`", ("contracts", "defaulted", index))
+            for name in default.classes
+        ]
+    seen: set[str] = set()
+    for what, key in declared:
+        if what in seen:
+            yield corrupt(f"{what} is declared twice", where=document.where(key), hint="keep one of them")
+        seen.add(what)
 
 
 def _diff(folder: Path, edit: DiffEdit, where: str) -> Diff:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from sglforge.config.model import DOTTED_NAME, MODULE, QUALIFIED_NAME, FileModel, Folder, HexSha256, Name, Version
-from sglforge.patches.contracts.model import Contracts
+from sglforge.patches.contracts.model import Contracts, Versions
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -19,20 +19,12 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _is_a_specifier(value: str) -> str:
-    from sglforge.patches.versions import parse_specifier
-
-    parse_specifier(value)
-    return value
-
-
 def _are_different(value: dict[str, int]) -> dict[str, int]:
     if len(set(value.values())) < len(value):
         raise ValueError("two names stand for one parameter")
     return value
 
 
-Versions = Annotated[str, Field(min_length=1), AfterValidator(_is_a_specifier)]
 Files = Annotated[
     list[Folder], BeforeValidator(_as_list, json_schema_input_type=Folder | list[Folder]), Field(min_length=1)
 ]

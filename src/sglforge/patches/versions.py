@@ -59,7 +59,9 @@ def _tried(*specifiers: str) -> Iterator[Version]:
         for specifier in parse_specifier(text):
             plain = Version(specifier.version.removesuffix(".*"))
             yield plain
-            yield from (Version(f"{plain.base_version}{end}") for end in (".dev0", "", ".post999", ".1"))
+            yield from (Version(f"{plain.base_version}{end}") for end in (".dev0", "", ".post999", ".1", ".0.1"))
+            if plain.is_prerelease and not plain.is_devrelease:
+                yield Version(f"{plain}.dev0")
             yield Version(".".join(str(part) for part in (*plain.release[:-1], plain.release[-1] + 1)))
             if plain.release[-1]:
                 yield Version(".".join(str(part) for part in (*plain.release[:-1], plain.release[-1] - 1)))

@@ -161,7 +161,11 @@ def test_a_refusal_of_upstreams_is_none(tmp_path: Path) -> None:
 def test_a_refusal_for_another_class_or_attribute_does_not_help(tmp_path: Path) -> None:
     for number, wrong in enumerate((("Child", "Chidl"), ('"limit"', '"limits"'))):
         more = DECLARED.replace(f'"{wrong[0]}"', f'"{wrong[1]}"') if number == 0 else DECLARED.replace(*wrong)
-        [finding] = patch(tmp_path / str(number), FILES, READ, DEFAULT, ASSIGN, check(REFUSE), more=more).findings
+        finding, unknown = patch(
+            tmp_path / str(number), FILES, READ, DEFAULT, ASSIGN, check(REFUSE), more=more
+        ).findings
+        assert (unknown.code, wrong[1].strip('"') in unknown.message) == ("patch-declaration-unknown", True)
+        assert unknown.hint == f"did you mean `{wrong[0].strip(chr(34))}`?"
         assert finding.code == "patch-attribute-unassigned-in-subclass"
         assert finding.hint == ("the topic declares `Chidl`: correct the name" if number == 0 else finding.hint)
 
@@ -169,6 +173,34 @@ def test_a_refusal_for_another_class_or_attribute_does_not_help(tmp_path: Path) 
 def test_a_default_that_is_right_can_be_said_to_be(tmp_path: Path) -> None:
     more = '[[contracts.defaulted]]\nattribute = "limit"\nclasses = ["Child"]\nreason = "it has no batches"\n'
     assert patch(tmp_path, FILES, READ, DEFAULT, ASSIGN, more=more).findings == ()
+
+
+SAID = '[[contracts.defaulted]]\nattribute = "limit"\nclasses = ["Child"]\nreason = "it has no batches"\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (SAID.replace("Child", "Gone"), "`Gone` is no subclass of `Worker`"),
+        (SAID.replace("Child", "Other"), "`Other` is no subclass of `Worker`"),
+        (SAID.replace("limit", "gone"), "`gone` is no class attribute that the topic brings"),
+    ],
+)
+def test_a_declaration_about_nothing_is_refused(tmp_path: Path, more: str, said: str) -> None:
+    own = Put("prepend-to-body", "Child.__init__", "self.limit = 1\n", "pkg/child.py")
+    result = patch(tmp_path / "one", FILES, READ, DEFAULT, ASSIGN, own, more=more)
+    [finding] = result.findings
+    assert (finding.code, finding.severity) == ("patch-declaration-unknown", Severity.ERROR)
+    assert said in finding.message
+    assert finding.where == f"{tmp_path}/one/catalog/patches/toy/one/patch.toml:9"
+    assert (result.tree_id, result.topics[0].state) == (None, "rejected")
+    apart = more + 'versions = ">=2"\n'  # this tree is 1.0
+    assert patch(tmp_path / "two", FILES, READ, DEFAULT, ASSIGN, own, more=apart).findings == ()
+
+
+def test_a_declaration_for_other_versions_exempts_nothing(tmp_path: Path) -> None:
+    found = codes(patch(tmp_path, FILES, READ, DEFAULT, ASSIGN, more=SAID + 'versions = ">=2"\n'))
+    assert found == ["patch-attribute-unassigned-in-subclass"]
 
 
 def test_a_default_that_only_another_class_sets_is_shown(tmp_path: Path) -> None:

@@ -36,6 +36,43 @@ def test_a_version_without_an_edit_is_an_error(bench: Bench) -> None:
     assert written(bench) == WORKER
 
 
+WAIVED = '[[contracts.waive]]\ncontract = "flag-exists"\nreason = "r"\n'
+DEFAULTED = '[[contracts.defaulted]]\nattribute = "limit"\nclasses = ["Child"]\nreason = "r"\n'
+UNSUPPORTED = '[[unsupported]]\nversions = ">=6,<5"\nreason = "r"\n'
+
+
+@pytest.mark.parametrize(
+    ("topic", "line", "said"),
+    [
+        ('versions = ">=0.6,<0.5"\n' + edit("append-to-body", "a"), 7, "no version is in that range"),
+        ('versions = ">=1"\n' + edit("append-to-body", "a", versions=">2,<1"), 14, "no version is in that range"),
+        (f'versions = ">=1,<2"\n{UNSUPPORTED}' + edit("append-to-body", "a"), 9, "no version is in that range"),
+        (f'versions = ">=1"\n{WAIVED * 2}' + edit("append-to-body", "a"), 11, "`flag-exists` is declared twice"),
+        (f'versions = ">=1"\n{DEFAULTED * 2}' + edit("append-to-body", "a"), 12, "in `Child` is declared twice"),
+        (
+            'versions = ">=1"\n[contracts]\nflags = ["--x", "--x"]\n' + edit("append-to-body", "a"),
+            9,
+            "--x is declared twice",
+        ),
+    ],
+)
+def test_what_says_nothing_or_twice_is_refused(bench: Bench, topic: str, line: int, said: str) -> None:
+    bench.topic("one", topic, a="x = 1\n")
+    path = bench.folder / "one/patch.toml"
+    path.write_text(WORDS + topic)
+    with pytest.raises(PatchError) as caught:
+        bench.load()
+    (finding,) = caught.value.as_findings()
+    assert (finding.code, finding.where) == ("patch-corrupt" if "twice" in said else "invalid-value", f"{path}:{line}")
+    assert said in finding.message
+
+
+@pytest.mark.parametrize("text", [">1.0,<1.0.1", ">1.0rc1,<1.0rc2", "==1.*,!=1.0", ">=1,<2,!=1.*", "<0.1", ">9999"])
+def test_a_range_is_empty_only_if_no_version_is_in_it(text: str) -> None:
+    known = [Version(word) for word in ("0.0.1", "1.0.0.1", "1.0rc2.dev0", "1.5", "10000")]
+    assert (common(text, text) is not None) is any(SpecifierSet(text).contains(one, prereleases=True) for one in known)
+
+
 def test_the_digest_is_of_the_chosen_edits(bench: Bench) -> None:
     both = edit("append-to-body", "a", versions="<2") + edit("append-to-body", "b", versions=">=2")
     bench.topic("one", both, a="x = 1\n", b="x = 2\n")

@@ -7,15 +7,30 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from sglforge.config.model import MODULE, QUALIFIED_NAME, FileModel
+
+
+def _is_a_specifier(value: str) -> str:
+    from sglforge.patches.versions import common, parse_specifier
+
+    parse_specifier(value)
+    if common(value, value) is None:
+        raise ValueError("no version is in that range")
+    return value
+
 
 Text = Annotated[str, Field(min_length=1)]
 Attribute = Annotated[str, Field(pattern=MODULE)]
 Classes = Annotated[
     list[Annotated[str, Field(pattern=QUALIFIED_NAME)]],
     Field(description="qualified names of those subclasses", min_length=1),
+]
+Versions = Annotated[str, Field(min_length=1), AfterValidator(_is_a_specifier)]
+OwnVersions = Annotated[
+    Versions | None,
+    Field(description="PEP 440 specifier of the upstream versions that have these subclasses; left out: the topic's"),
 ]
 Waivable = Literal["attribute-set", "subclass-assigned", "flag-exists", "evidence-exists"]
 
@@ -29,6 +44,7 @@ class Refusal(FileModel):
         Attribute, Field(description="name that the condition of the refusal reads: the field of the setting")
     ]
     message: Annotated[Text, Field(description="text in the message of the `raise` that refuses it")]
+    versions: OwnVersions = None
 
 
 class Default(FileModel):
@@ -37,6 +53,7 @@ class Default(FileModel):
     attribute: Annotated[Attribute, Field(description="attribute that stays at its class default in the subclasses")]
     classes: Classes
     reason: Annotated[Text, Field(description="why the default is right there")]
+    versions: OwnVersions = None
 
 
 class Waiver(FileModel):

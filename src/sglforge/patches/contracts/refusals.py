@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sglforge.base.toml import KeyPath
 from sglforge.config.suggest import nearest
 from sglforge.errors import Finding, Severity
 from sglforge.patches.contracts.bodies import generated_fields
 from sglforge.patches.contracts.classes import Known
 from sglforge.patches.contracts.flow import Event
-from sglforge.patches.contracts.model import Contracts, Default, Refusal
+from sglforge.patches.contracts.model import Default, Refusal
 from sglforge.patches.contracts.scopes import blocks
 from sglforge.patches.contracts.subject import Patched
 from sglforge.patches.contracts.texts import literal
 
-Where = Callable[[KeyPath], str]
-"""Gives the ``file:line`` of a key of a topic's file."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a topic says about subclasses, with the ``file:line`` that it stands on."""
+
+    entry: Refusal | Default
+    where: str
 
 
-def subclass_assigned(patched: Patched, topic: str, declared: Contracts, where: Where) -> Iterator[Finding]:
-    """Yield a finding for each attribute that stays at its class default unseen, and each refusal that is not there.
+def subclass_assigned(patched: Patched, topic: str, declared: Sequence[Declared]) -> Iterator[Finding]:
+    """Yield a finding for each attribute that stays at its class default unseen, and each declaration that is not so.
 
     ``declared`` is what the topic says about subclasses.
     """
     raises = list(_raises(patched, topic))
-    for index, refusal in enumerate(declared.refused):
-        if not any(_refuses(found, refusal) for found in raises):
-            yield _no_refusal(refusal, where(("contracts", "refused", index)))
+    for said in declared:
+        if isinstance(said.entry, Refusal) and not any(_refuses(found, said.entry) for found in raises):
+            yield _no_refusal(said.entry, said.where)
+    defaults: list[_ClassDefault] = []
     brought = [event for file in patched.origins.brought for event in patched.usages.brought(file)]
     for file in patched.origins.files(topic):
         for cls in patched.graph.classes(file):
             for attribute, line in patched.members.attributes(cls).items():
                 if patched.origins.is_from(topic, file, line):
                     sets = [event for event in brought if event.is_set and event.attribute == attribute]
-                    yield from _unassigned(
-                        patched, _ClassDefault(cls=cls, attribute=attribute, line=line), sets, declared
-                    )
+                    defaults.append(_ClassDefault(cls=cls, attribute=attribute, line=line))
+                    yield from _unassigned(patched, defaults[-1], sets, declared)
+    for said in declared:
+        yield from _unknown(patched, said, defaults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +60,7 @@ class _ClassDefault:
 
 
 def _unassigned(
-    patched: Patched, default: _ClassDefault, sets: Sequence[Event], declared: Contracts
+    patched: Patched, default: _ClassDefault, sets: Sequence[Event], declared: Sequence[Declared]
 ) -> Iterator[Finding]:
     """Yield what is wrong with a class default of which ``sets`` are the assignments that the series brings."""
     if not sets:
@@ -76,12 +82,38 @@ def _unassigned(
         return
     if not any(event.attribute == default.attribute and patched.written(event) for event in made.sets):
         return
-    entries: list[Refusal | Default] = [*declared.refused, *declared.defaulted]
-    exempt = {name for entry in entries if entry.attribute == default.attribute for name in entry.classes}
+    entries = [said.entry for said in declared if said.entry.attribute == default.attribute]
+    exempt = {name for entry in entries for name in entry.classes}
     left = [child for child in patched.graph.subclasses(cls) if _stays(patched, default, child)]
     silent = [child for child in left if child.name not in exempt]
     if silent:
         yield _silent(patched, default, silent, exempt - {child.name for child in left}, detail)
+
+
+def _unknown(patched: Patched, said: Declared, defaults: Sequence[_ClassDefault]) -> Iterator[Finding]:
+    """Yield what a declaration names that is not there: its attribute, or else each class."""
+    attribute = said.entry.attribute
+    own = [default for default in defaults if default.attribute == attribute]
+    if not own:
+        known = [default.attribute for default in defaults]
+        yield _not_there(f"`{attribute}` is no class attribute that the topic brings", attribute, known, said.where)
+        return
+    children = {child.name for default in own for child in patched.graph.subclasses(default.cls)}
+    bases = " or ".join(dict.fromkeys(f"`{default.cls.name}`" for default in own))
+    for name in said.entry.classes:
+        if name not in children:
+            yield _not_there(f"`{name}` is no subclass of {bases} in this tree", name, children, said.where)
+
+
+def _not_there(message: str, name: str, known: Iterable[str], where: str) -> Finding:
+    near = nearest(name, known)
+    return Finding(
+        code="patch-declaration-unknown",
+        severity=Severity.ERROR,
+        message=message,
+        hint=f"did you mean `{near}`?" if near else "correct it, give it its own `versions`, or take it out",
+        where=where,
+    )
 
 
 def _silent(
