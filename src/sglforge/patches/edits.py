@@ -199,7 +199,7 @@ def _after(source: PythonText, suite: Suite, index: int, code: Code) -> Change:
 def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
     change = _replacement(source, edit, code)
     line = _function(source, edit).lineno
-    if _dumps(change.statements) == _dumps(change.suite.statements(source.module)[change.index :][: change.removed]):
+    if _is_same([*change.statements], change.suite.statements(source.module)[change.index :][: change.removed]):
         raise already_there(source.file, edit.payload, line)
     digest = text_digest(_old_text(source, change))
     if digest != edit.replaces:
@@ -276,7 +276,7 @@ def _is_in_place(before: PythonText, after: PythonText, change: Change) -> bool:
     except (AttributeError, IndexError):  # the way to the suite is another one now
         return False
     expected = [*old[: change.index], *change.statements, *old[change.index + change.removed :]]
-    return _dumps(new) == _dumps(expected)
+    return _is_same(new, expected)
 
 
 def _run(source: PythonText, edit: PythonEdit, statements: Sequence[ast.stmt]) -> int | None:
@@ -374,7 +374,3 @@ def _assigned(statement: ast.stmt) -> set[str]:
             return {name}
         case _:
             return set()
-
-
-def _dumps(statements: Sequence[ast.stmt]) -> list[str]:
-    return [ast.dump(statement) for statement in statements]

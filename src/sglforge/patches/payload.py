@@ -7,6 +7,7 @@ import hashlib
 import io
 import tokenize
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sglforge.base.ids import Sha256
 from sglforge.errors import PatchError
@@ -67,8 +68,9 @@ def read(raw: bytes, where: str) -> Payload:
     return Payload(text=text.replace("\r\n", "\n").replace("\r", "\n").strip("\n") + "\n", where=where)
 
 
+@lru_cache(maxsize=16)  # a payload is asked for again by each check of its topic
 def understand(payload: Payload) -> Code:
-    """Parse a payload.
+    """Parse a payload; nobody changes the statements.
 
     Raises PatchError ``patch-corrupt`` when it is no Python, has no statement or is not indented by 4 spaces.
     """
