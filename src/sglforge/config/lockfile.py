@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -84,7 +85,7 @@ def read_lock(path: Path) -> Lock:
 
     Raises LockError ``lock-missing``, or ``lock-invalid`` with a finding for every fault.
     """
-    if not path.is_file():
+    if not os.path.lexists(path):
         stack, _, target = path.name.removesuffix(".lock.toml").rpartition(".")
         raise LockError(
             code="lock-missing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -71,7 +72,7 @@ def read_releases(path: Path) -> Releases:
 
     Raises LockError ``lock-missing``, or ``lock-invalid`` with a finding for every fault.
     """
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise LockError(
             code="lock-missing",
             message=f"no releases are locked in {path.name}",

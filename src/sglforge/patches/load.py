@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def load_topic(folder: Path) -> Topic:
     Raises PatchError ``patch-corrupt`` with every fault of it.
     """
     path = folder / TOPIC_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise corrupt(
             f"topic `{folder.name}` has no {TOPIC_FILE}",
             where=str(path),

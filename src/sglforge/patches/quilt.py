@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -43,10 +44,16 @@ class Entry:
 def read_series(folder: Path) -> Iterator[Entry | PatchError]:
     """Yield the patches of a quilt series in their order, or the fault of a line."""
     path = folder / QUILT_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
+        return
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        hint = "make it a text file with a patch on each line, or remove it"
+        yield corrupt(f"cannot read the quilt series: {error.strerror}", where=str(path), hint=hint)
         return
     seen: set[str] = set()
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         where = f"{path}:{number}"
         words = _COMMENT.sub("", line).split()
         if not words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -88,7 +89,7 @@ def load_series(root: Path, package: str) -> Series | None:
             entries.append(entry)
     faults += unlisted(folder, entries)
     names: list[str] = []
-    if (folder / SERIES_FILE).is_file():
+    if os.path.lexists(folder / SERIES_FILE):  # also what is no file, which reading it tells
         try:
             names = load_model(folder / SERIES_FILE, SeriesFile)[0].topics
         except ConfigError as error:

@@ -73,6 +73,24 @@ def test_a_range_is_empty_only_if_no_version_is_in_it(text: str) -> None:
     assert (common(text, text) is not None) is any(SpecifierSet(text).contains(one, prereleases=True) for one in known)
 
 
+@pytest.mark.parametrize("kind", ["folder", "dangling link"])
+@pytest.mark.parametrize("name", ["series.toml", "series", "one/patch.toml"])
+def test_what_is_no_file_is_told(bench: Bench, name: str, kind: str) -> None:
+    """It is not passed over: a series that nobody reads would leave the tree unpatched."""
+    bench.topic("one", edit("append-to-body", "a"), a="x = 1\n")
+    path = bench.folder / name
+    path.unlink(missing_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    with pytest.raises(PatchError) as caught:
+        bench.load()
+    findings = [finding for finding in caught.value.as_findings() if finding.where == str(path)]
+    assert findings, caught.value.as_findings()
+    assert "director" in findings[0].message or "No such file" in findings[0].message
+
+
 def test_the_digest_is_of_the_chosen_edits(bench: Bench) -> None:
     both = edit("append-to-body", "a", versions="<2") + edit("append-to-body", "b", versions=">=2")
     bench.topic("one", both, a="x = 1\n", b="x = 2\n")
