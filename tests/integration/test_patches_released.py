@@ -20,7 +20,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedSource, read_lock
 from sglforge.errors import Severity
 from sglforge.host import package_index
-from sglforge.patches.model import TomlEdit
+from sglforge.patches.model import PythonEdit, TomlEdit
 from sglforge.patches.result import TopicState
 from sglforge.patches.series import Series, apply_series, load_series
 from sglforge.patches.topic import Topic
@@ -127,7 +127,8 @@ def test_every_topic_applies_and_nothing_else_changes(fresh: Fresh, name: str) -
     assert [topic.name for topic in applied] == [topic.name for topic in meant_for(name)]
     after = contents(tree)
     assert after.keys() == before.keys()
-    meant = {file for topic in meant_for(name) for edit, _, _ in topic.python_edits(version) for file in edit.file}
+    edits = [edit for topic in meant_for(name) for edit, _ in topic.edits(version)]
+    meant = {file for edit in edits if isinstance(edit, PythonEdit) for file in edit.file}
     changed = {file for file in after if after[file] != before[file]}
     assert changed == meant & before.keys() != set()
     for topic in applied:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sglforge.base.ids import Sha256
 from sglforge.base.toml import Document
 from sglforge.patches.diffs import Diff
-from sglforge.patches.model import AnyEdit, DiffEdit, PatchFile, PythonEdit, TomlEdit
+from sglforge.patches.model import AnyEdit, DiffEdit, PatchFile, TomlEdit
 from sglforge.patches.payload import Payload
 from sglforge.patches.result import Fate, TopicState
 
@@ -54,12 +54,6 @@ class Topic:
         for index, edit in enumerate(self.file.edits):
             if edit.versions is None or holds(edit.versions, version):
                 yield edit, self.document.where(("edits", index))
-
-    def python_edits(self, version: str) -> Iterator[tuple[PythonEdit, Payload, str]]:
-        """Yield the edits of Python files for an upstream version with their payloads and places."""
-        for edit, where in self.edits(version):
-            if isinstance(edit, PythonEdit):
-                yield edit, self.payloads[edit.payload], where
 
     def diff(self, edit: DiffEdit) -> Diff:
         """Return the diff of an edit, without the files that the edit leaves out."""
