@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
             results = list(judged(case))
         except CaseError as error:
             failed += 1
-            print(f"FAIL  {error}")
+            print(f"FAIL  {error}" if str(path) in str(error) else f"FAIL  {path}: {error}")
             continue
         if not results:
             unjudged += 1

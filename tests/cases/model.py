@@ -45,19 +45,49 @@ def load(path: Path) -> Case:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        kinds = document["kinds"]
-        return Case(
-            path=path,
-            id=str(document["id"]),
-            title=str(document["title"]),
-            kinds=tuple([kinds] if isinstance(kinds, str) else kinds),
-            input=dict(document["input"]),
-            expect=dict(document["expect"]),
-        )
     except OSError as error:
         raise CaseError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CaseError(f"{path} is no case file: {error!r}") from error
+    except json.JSONDecodeError as error:
+        raise CaseError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise CaseError(f"{path}: not JSON: {error}") from error
+    if wrong := list(_wrong(document)):
+        raise CaseError(f"{path} is no case file: {'; '.join(wrong)}")
+    kinds = document["kinds"]
+    return Case(
+        path=path,
+        id=str(document["id"]),
+        title=str(document["title"]),
+        kinds=tuple([kinds] if isinstance(kinds, str) else kinds),
+        input=document["input"],
+        expect=document["expect"],
+    )
+
+
+def _wrong(document: object) -> Iterator[str]:
+    """Yield which fields are missing, or are something else than a case has."""
+    if not isinstance(document, dict):
+        yield "it must be an object"
+        return
+    for field in ("id", "title", "kinds", "input", "expect"):
+        if field not in document:
+            yield f"the field `{field}` is missing"
+    kinds = document.get("kinds", "")
+    if not isinstance(kinds, str) and not _are_words(kinds):
+        yield "`kinds` must be a text or a list of texts"
+    for field in ("input", "expect"):
+        if not isinstance(document.get(field, {}), dict):
+            yield f"`{field}` must be an object"
+    expect = document.get("expect")
+    for field, value in expect.items() if isinstance(expect, dict) else ():
+        if field in {"must_not_rule", "must_say", "must_not_say"} and value is not None and not _are_words(value):
+            yield f"`expect.{field}` must be a list of texts"
+        if field in {"rule", "verdict"} and value is not None and not isinstance(value, str):
+            yield f"`expect.{field}` must be a text"
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
 def faults(case: Case, judgement: Judgement) -> Iterator[str]:
@@ -70,7 +100,7 @@ def faults(case: Case, judgement: Judgement) -> Iterator[str]:
     for code in case.expect.get("must_not_rule") or ():
         if code in {finding.code for finding in loud}:
             yield f"{code} must not be found"
-    wanted = str(case.expect.get("verdict", ""))
+    wanted = case.expect.get("verdict") or ""
     if wanted and not any(_is_verdict(one, judgement, rule) for one in _alternatives(wanted)):
         yield f"wanted {wanted}, got {judgement.verdict}"
     about = [finding for finding in judgement.findings if not rule or finding.code == rule]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from cases.model import Judgement
+from cases.model import CaseError, Judgement
 from sglforge.errors import Finding, PatchError, verdict_of
 from sglforge.patches.series import apply_series, load_series
 
@@ -38,7 +38,7 @@ def judge(given: Mapping[str, Any]) -> Judgement | None:
     with tempfile.TemporaryDirectory(prefix="case-") as folder:
         root = Path(folder)
         for name, text in files.items():
-            _write(root / "tree" / name, text)
+            _put(root / "tree", name, text)
         (root / "tree").mkdir(exist_ok=True)
         topic = root / "patches" / "case" / "reported"
         _write(topic / "patch.toml", _TOPIC + '\n[[edits]]\nkind = "diff"\npayload = "reported.patch"\n')
@@ -85,7 +85,10 @@ def _named(base: str) -> tuple[str, str]:
     name, _, quoted = base.partition(":")
     text = quoted.strip()
     if text[:1] in {"'", '"'}:
-        text = str(ast.literal_eval(text.replace("\n", "\\n")))
+        try:
+            text = str(ast.literal_eval(text.replace("\n", "\\n")))
+        except (SyntaxError, ValueError) as error:
+            raise CaseError(f"`input.base` must be `name: 'text'`: {name} has a text that does not end") from error
     return name.strip(), text if text.endswith("\n") else f"{text}\n"
 
 
@@ -96,6 +99,17 @@ def _unescaped(patch: str) -> str:
 
 def _with_names(patch: str, name: str) -> str:
     return patch if "+++ " in patch else f"--- a/{name}\n+++ b/{name}\n{patch}"
+
+
+def _put(tree: Path, name: str, text: str) -> None:
+    """Write a file of a case's tree, and never one beside it."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise CaseError(f"`input` names {name!r}, which is no file inside a tree")
+    try:
+        _write(tree / path, text)
+    except (OSError, ValueError) as error:
+        raise CaseError(f"`input` names {name!r}, which a tree cannot have: {error}") from error
 
 
 def _write(path: Path, text: str) -> None:

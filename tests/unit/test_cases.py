@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,5 +63,39 @@ def test_no_case_is_no_pass(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_case_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1}')
-    with pytest.raises(CaseError, match=r"a\.json is no case file"):
+    with pytest.raises(CaseError, match=r"a\.json is no case file: the field `title` is missing; the field `kinds`"):
         load(tmp_path / "a.json")
+
+
+def case_text(**other: object) -> str:
+    fields = {"id": "c", "title": "t", "kinds": "tree", "input": {}, "expect": {}, **other}
+    return json.dumps({name: value for name, value in fields.items() if value != "gone"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "it must be an object"),
+        ('{\n"id": ,}', "a.json:2: not JSON"),
+        ("\xff", "not JSON"),
+        (case_text(expect="gone"), "the field `expect` is missing"),
+        (case_text(input=[]), "`input` must be an object"),
+        (case_text(kinds=7), "`kinds` must be a text or a list"),
+        (case_text(expect={"must_say": "word"}), "`expect.must_say` must be a list"),
+        (case_text(expect={"rule": ["a"]}), "`expect.rule` must be a text"),
+        (case_text(input={"base": "y.txt: 'a", "patch": "x"}), "`input.base` must be"),
+        (case_text(input={"tree": {"../out.txt": "x"}, "patch": "x"}), "no file inside a tree"),
+        (case_text(input={"tree": {"a": "x", "a/b": "x"}, "patch": "x"}), "which a tree cannot have"),
+    ],
+)
+def test_a_broken_case_is_told_with_its_file_and_field(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_bytes(text.encode("latin-1"))
+    assert main([str(tmp_path)]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("FAIL  ")
+    assert str(tmp_path / "a.json") in first
+    assert words in first
+    assert "Error" not in first
+    assert last == "0 passed, 1 failed"
