@@ -24,7 +24,6 @@ from sglforge.patches.faults import drifted
 
 _TIMEOUT_S = 60.0
 _NEW_NAME = "give the file its new name in the diff if it is the same one, or leave it out with `exclude`"
-
 _OTHER_NAME = "give the new file another name, or narrow the topic's `versions`"
 
 
@@ -116,6 +115,8 @@ class _Scratch:
         reverse = "--reverse" in options
         if any(not self._stands(file, diff, reverse=reverse) for file in by_line):
             return False
+        if rest and by_line and not self._run(diff, by_line, "--unidiff-zero", "--check", *options):
+            return False  # before anything is written: why it does not apply is asked of the same files
         return (not rest or self._run(diff, rest, *options)) and (
             not by_line or self._run(diff, by_line, "--unidiff-zero", *options)
         )

@@ -65,8 +65,8 @@ class Request:
 
     def command(self, verb: str, *more: str) -> str:
         """Return how to call a verb on the same workspace, stack, target, environment and package, for a hint."""
-        words = ["--stack", self.stack] if self.stack else []
-        words += ["--target", self.target] if self.target != "auto" else []
+        words = ["--stack", self.stack] if self.stack and verb != "drift" else []
+        words += ["--target", self.target] if self.target != "auto" and verb != "drift" else []
         words += ["--workspace", str(self.workspace.root)] if self.workspace != workspace.locate(None) else []
         if any(word.partition("=")[0] == "--catalog" for word in self.argv):
             words += ["--catalog", str(self.catalog_root)]

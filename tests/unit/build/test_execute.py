@@ -107,7 +107,7 @@ def upstream(tmp_path: Path) -> Path:
 RELEASED = WheelSource(kind="wheel", project="toy", version="1.0")
 
 
-def series_of(catalog: Path, file: str, operation: str, payload: str, anchor: str = "") -> Series:
+def series_of(catalog: Path, file: str, operation: str, payload: str, anchor: str = "", more: str = "") -> Series:
     """Write and load a series of one topic with one edit."""
     topic = catalog / "patches" / "toy" / "the-topic"
     (topic / "payload").mkdir(parents=True)
@@ -125,7 +125,7 @@ def series_of(catalog: Path, file: str, operation: str, payload: str, anchor: st
     if anchor:
         edit["anchor"] = anchor
     lines = [f'{key} = "{value}"' for key, value in words.items()]
-    lines += ["", "[[edits]]", *(f'{key} = "{value}"' for key, value in edit.items())]
+    lines += ["", "[[edits]]", *(f'{key} = "{value}"' for key, value in edit.items()), more]
     (topic / "patch.toml").write_text("\n".join(lines) + "\n")
     found = load_series(catalog, "toy")
     assert found is not None
@@ -135,7 +135,9 @@ def series_of(catalog: Path, file: str, operation: str, payload: str, anchor: st
 @pytest.fixture
 def series(tmp_path: Path) -> Series:
     """A series that changes the toy's answer."""
-    return series_of(tmp_path / "catalog", "toy/__init__.py", "prepend-to-body", "return 42\n", "answer")
+    return series_of(
+        tmp_path / "catalog", "toy/__init__.py", "prepend-to-body", "return 42\n", "answer", "leaves = true"
+    )
 
 
 def events(record: RunRecord) -> list[tuple[str, str]]:

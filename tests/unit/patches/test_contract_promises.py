@@ -124,7 +124,7 @@ def test_flags_of_the_patched_parser_are_found(folder: str, tmp_path: Path) -> N
 
 def test_a_parser_that_cannot_be_asked_has_no_flags(tmp_path: Path) -> None:
     more = '[contracts]\nflags = ["--model"]\n'
-    broken = Put("prepend-to-body", "ServerArgs.add_cli_args", "raise ValueError('no')\n", FLAG.file)
+    broken = Put("prepend-to-body", "ServerArgs.add_cli_args", "if parser:\n    raise ValueError('no')\n", FLAG.file)
     [finding] = patch(tmp_path / "broken", {FLAG.file: SERVER_ARGS}, broken, more=more).findings
     assert finding.code == "patch-flag-missing"
     assert "cannot be read" in finding.message
