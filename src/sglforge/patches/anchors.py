@@ -84,13 +84,12 @@ def find(module: ast.Module, name: str, file: str) -> Spot:
 
     Raises PatchError ``patch-drifted`` with the nearest names, ``patch-anchor-ambiguous`` with every line.
     """
-    known = list(_definitions(module, Suite(), ""))
-    spots = [spot for qualified, spot in known if qualified == name]
+    spots = [spot for qualified, spot in _definitions(module, Suite(), "", within=name) if qualified == name]
     if len(spots) > 1:
         lines = [spot.node(module).lineno for spot in spots]
         raise _ambiguous(f"{file} has `{name}` {len(spots)} times, on lines {_listed(lines)}")
     if not spots:
-        raise drifted(f"{file} has no `{name}`{_nearest(module, name, known)}")
+        raise drifted(f"{file} has no `{name}`{_nearest(module, name, list(_definitions(module, Suite(), '')))}")
     return spots[0]
 
 
@@ -146,17 +145,21 @@ def dotted(node: ast.AST | None) -> str:
             return ""
 
 
-def _definitions(module: ast.Module, suite: Suite, prefix: str) -> Iterator[tuple[str, Spot]]:
+def _definitions(
+    module: ast.Module, suite: Suite, prefix: str, *, within: str | None = None
+) -> Iterator[tuple[str, Spot]]:
+    """Yield every function and class below a suite; with ``within``, only those on the way to a qualified name."""
     for index, statement in enumerate(suite.statements(module)):
         spot = Spot(suite=suite, index=index)
         if isinstance(statement, Definition):
             name = prefix + statement.name
             yield name, spot
             inner = f"{name}." if isinstance(statement, ast.ClassDef) else f"{name}.<locals>."
-            yield from _definitions(module, spot.body(), inner)
+            if within is None or within.startswith(inner):
+                yield from _definitions(module, spot.body(), inner, within=within)
             continue
         for own in _own_suites(statement, spot):
-            yield from _definitions(module, own, prefix)
+            yield from _definitions(module, own, prefix, within=within)
 
 
 def _own_suites(statement: ast.stmt, spot: Spot) -> Iterator[Suite]:

@@ -23,7 +23,7 @@ from sglforge.patches.anchors import (
 )
 from sglforge.patches.endings import leaves, yields
 from sglforge.patches.faults import already_there, corrupt, drifted
-from sglforge.patches.layout import Layout, lay_out
+from sglforge.patches.layout import Layout, first_line, lay_out
 from sglforge.patches.model import BodyEdit, ClassAttributeEdit, InsertEdit, PythonEdit, ReplaceEdit
 from sglforge.patches.parameters import fitted
 from sglforge.patches.payload import Code, Payload, understand
@@ -199,7 +199,8 @@ def _after(source: PythonText, suite: Suite, index: int, code: Code) -> Change:
 def _replace(source: PythonText, edit: ReplaceEdit, code: Code) -> Change:
     change = _replacement(source, edit, code)
     line = _function(source, edit).lineno
-    if _is_same([*change.statements], change.suite.statements(source.module)[change.index :][: change.removed]):
+    replaced = change.suite.statements(source.module)[change.index :][: change.removed]
+    if _is_same(list(change.statements), replaced):
         raise already_there(source.file, edit.payload, line)
     digest = text_digest(_old_text(source, change))
     if digest != edit.replaces:
@@ -275,8 +276,24 @@ def _is_in_place(before: PythonText, after: PythonText, change: Change) -> bool:
         new = change.suite.statements(after.module)
     except (AttributeError, IndexError):  # the way to the suite is another one now
         return False
-    expected = [*old[: change.index], *change.statements, *old[change.index + change.removed :]]
-    return _is_same(new, expected)
+    first, last = change.index, change.index + len(change.statements)
+    kept = [*old[: change.index], *old[change.index + change.removed :]]
+    return (
+        len(new) == len(kept) + len(change.statements)
+        and _is_same(new[first:last], list(change.statements))
+        and all(_is_kept(before, one, after, other) for one, other in zip(kept, [*new[:first], *new[last:]], strict=True))
+    )
+
+
+def _is_kept(before: PythonText, one: ast.stmt, after: PythonText, other: ast.stmt) -> bool:
+    """Tell whether a statement is the one that it was: the same lines hold the same tree, and are compared sooner."""
+    return _extent(before, one) == _extent(after, other) or _is_same(one, other)
+
+
+def _extent(source: PythonText, statement: ast.stmt) -> tuple[object, ...]:
+    """Return what a statement is parsed from: its lines, and where in the first and the last of them it stands."""
+    lines = source.lines[first_line(source, statement) - 1 : statement.end_lineno]
+    return type(statement), lines, statement.col_offset, statement.end_col_offset
 
 
 def _run(source: PythonText, edit: PythonEdit, statements: Sequence[ast.stmt]) -> int | None:
