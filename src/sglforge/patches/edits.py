@@ -277,11 +277,11 @@ def _is_in_place(before: PythonText, after: PythonText, change: Change) -> bool:
     except (AttributeError, IndexError):  # the way to the suite is another one now
         return False
     first, last = change.index, change.index + len(change.statements)
-    kept = [*old[: change.index], *old[change.index + change.removed :]]
+    kept, there = [*old[:first], *old[first + change.removed :]], [*new[:first], *new[last:]]
     return (
-        len(new) == len(kept) + len(change.statements)
+        len(kept) == len(there)
         and _is_same(new[first:last], list(change.statements))
-        and all(_is_kept(before, one, after, other) for one, other in zip(kept, [*new[:first], *new[last:]], strict=True))
+        and all(_is_kept(before, one, after, other) for one, other in zip(kept, there, strict=True))
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import codecs
+import io
 import re
 import tokenize
 import warnings
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sglforge.errors import PatchError
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LEADING = re.compile(r"[ \t\f]*")
 
 
@@ -111,11 +112,8 @@ def read(raw: bytes, file: str) -> PythonText:
 
 def _parsed(raw: bytes, encoding: str, file: str) -> PythonText:
     text = raw.removeprefix(codecs.BOM_UTF8).decode(encoding)
-    lines = tuple(_LINE.findall(text))
-    starts, position = [], 0
-    for line in lines:
-        starts.append(position)
-        position += len(line)
+    lines = tuple(io.StringIO(text, newline=""))  # each with its own end: \n, \r or \r\n
+    *starts, _ = accumulate(map(len, lines), initial=0)
     return PythonText(file=file, raw=raw, encoding=encoding, lines=lines, starts=tuple(starts), module=parse(text))
 
 

@@ -57,6 +57,7 @@ class ClassGraph:
     _scopes: dict[str, Scope | None] = field(default_factory=dict)
     _orders: dict[Known, tuple[Base, ...]] = field(default_factory=dict)
     _children: dict[Known, tuple[Known, ...]] = field(default_factory=dict)
+    _headers: dict[str, frozenset[bytes]] = field(default_factory=dict)
 
     def classes(self, file: str) -> Sequence[Known]:
         """Return every class of a file, nested ones included."""
@@ -116,7 +117,9 @@ class ClassGraph:
                     names |= new
                     waiting += new
         for file, raw in mentioning.items():
-            if any(names & header for header in _headers(raw)):
+            if file not in self._headers:
+                self._headers[file] = frozenset(_words_of_headers(raw))
+            if names & self._headers[file]:
                 yield file
 
     def _base(self, cls: Known, node: ast.expr) -> Base:
@@ -247,11 +250,11 @@ def _aliases(name: bytes, raw: bytes) -> set[bytes]:
     return found
 
 
-def _headers(raw: bytes) -> Iterator[set[bytes]]:
-    """Yield the words between the parentheses of each class header."""
+def _words_of_headers(raw: bytes) -> Iterator[bytes]:
+    """Yield the words between the parentheses of every class header."""
     for match in _HEADER.finditer(raw):
         depth, end = 1, match.end()
         while depth and end < len(raw):
             depth += {ord("("): 1, ord(")"): -1}.get(raw[end], 0)
             end += 1
-        yield set(_WORD.findall(raw, match.end(), end))
+        yield from _WORD.findall(raw, match.end(), end)

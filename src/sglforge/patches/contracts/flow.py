@@ -14,6 +14,8 @@ from sglforge.patches.contracts.members import Initializer, Members, Method, man
 from sglforge.patches.contracts.scopes import Function, never
 
 _UNKNOWN = Outside("")
+_WITHOUT_EFFECT = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+"""Most nodes of a tree: nothing is read on `self`, set or called in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +263,8 @@ class Run:
     # expressions
 
     def _expression(self, node: ast.AST | None, state: State, frame: _Frame) -> State:
+        if isinstance(node, _WITHOUT_EFFECT):
+            return state
         match node:
             case None:
                 return state

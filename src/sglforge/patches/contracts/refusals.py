@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sglforge.config.suggest import nearest
 from sglforge.errors import Finding, Severity
@@ -156,29 +157,33 @@ def _refuses(found: _Raise, refusal: Refusal) -> bool:
 def _raises(patched: Patched, topic: str) -> Iterator[_Raise]:
     for file in patched.origins.files(topic):
         module = patched.tree.module(file)
-        for node, tested in _with_conditions(module.body if module else [], frozenset()):
+        touched = partial(patched.origins.touches, file)
+        for node, tested in _with_conditions(module.body if module else [], frozenset(), touched):
             if patched.origins.is_from(topic, file, node.lineno):
                 texts = [literal(inner) for inner in ast.walk(node) if isinstance(inner, ast.expr)]
                 yield _Raise(texts=tuple(text for text in texts if text), tested=tested)
 
 
 def _with_conditions(
-    statements: Sequence[ast.stmt], tested: frozenset[str]
+    statements: Sequence[ast.stmt], tested: frozenset[str], touched: Callable[[ast.stmt], bool]
 ) -> Iterator[tuple[ast.Raise, frozenset[str]]]:
-    """Yield each `raise` that is not caught where it stands, with the names that the conditions around it mention."""
-    for statement in statements:
+    """Yield each `raise` that is not caught where it stands, with the names that the conditions around it mention.
+
+    Statements that are not touched are passed over, with all that is in them.
+    """
+    for statement in filter(touched, statements):
         match statement:
             case ast.Raise():
                 yield statement, tested
             case ast.If(test=test, body=body, orelse=orelse):
                 names = tested | _mentioned(test)
-                yield from _with_conditions([*body, *orelse], names)
+                yield from _with_conditions([*body, *orelse], names, touched)
             case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
-                yield from _with_conditions(body, frozenset())
+                yield from _with_conditions(body, frozenset(), touched)
             case _:
                 caught = statement.body if isinstance(statement, ast.Try | ast.TryStar) and statement.handlers else None
                 for block in blocks(statement):
-                    yield from _with_conditions(block if block is not caught else [], tested)
+                    yield from _with_conditions(block if block is not caught else [], tested, touched)
 
 
 def _mentioned(test: ast.expr) -> frozenset[str]:
