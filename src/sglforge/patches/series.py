@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sglforge.base.collector import put_off
 from sglforge.base.files import digest
 from sglforge.base.ids import Sha256
 from sglforge.config.parse import load_model
@@ -107,6 +108,7 @@ def load_series(root: Path, package: str) -> Series | None:
     return Series(package=package, topics=tuple(topics)) if topics else None
 
 
+@put_off()
 def apply_series(
     series: Series,
     tree: Path,
@@ -146,7 +148,8 @@ def apply_series(
                 draft = _apply(current, draft, version)
             except PatchError as error:
                 fate = fate_of(current, error, upstream, version, [entry for entry in results if is_applied(entry)])
-        results.append(_result(current, fate, files_of(current, draft, version)))
+        files = files_of(current, draft, version) if fate is None or fate.error else ()
+        results.append(_result(current, fate, files))
         findings += _findings(series, current, fate)
     for position, current in enumerate(topics):
         if is_applied(results[position]) and (fault := _undone(current, draft, version)):
@@ -225,7 +228,7 @@ def _result(topic: Topic, fate: Fate | None, files: tuple[str, ...]) -> TopicRes
             files=files,
             evidence=topic.file.evidence,
         )
-    return TopicResult(name=topic.name, state=fate.state, message=fate.message, files=files if fate.error else ())
+    return TopicResult(name=topic.name, state=fate.state, message=fate.message, files=files)
 
 
 def _findings(series: Series, topic: Topic, fate: Fate | None) -> Iterator[Finding]:
