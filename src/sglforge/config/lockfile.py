@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sglforge.base.files import write_text
 from sglforge.config.model import VARIANT, FileModel, HexSha256, Name, PythonMinor, Version
 from sglforge.config.parse import load_model
 from sglforge.errors import ConfigError, LockError
@@ -103,6 +104,25 @@ def read_lock(path: Path) -> Lock:
             hint="locks are generated: restore it from version control, or make it again: nox -s lock",
             findings=error.as_findings(),
         ) from error
+
+
+def write_lock(path: Path, text: str) -> bool:
+    """Write a lock where its text is another one, and tell whether it was.
+
+    Raises LockError ``lock-not-written``.
+    """
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise LockError(
+            code="lock-not-written",
+            message=f"cannot write the lock: {error.strerror}",
+            where=str(path),
+            hint="run it in a checkout that you may write to",
+        ) from error
+    return True
 
 
 def dump_lock(lock: Lock) -> str:

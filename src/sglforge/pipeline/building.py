@@ -31,7 +31,7 @@ from sglforge.errors import (
 from sglforge.host import package_index
 from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
-from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, Selection, plan, select
 from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
@@ -179,13 +179,9 @@ def verify(request: Request, console: Console) -> Outcome:
         findings = verifying.full(environment, again=request.command("install"))
         step.say(f"{sum(len(built.files) for built in environment.receipt.built)} built files")
         step.failed = verdict_of(findings) == "fail"
-    for finding in findings:
-        console.finding(finding)
     verdict = verdict_of(findings)
     document = {
-        "schema": 1,
-        "verdict": verdict,
-        "findings": [finding.to_json() for finding in findings],
+        **opening(findings, console),
         "environment": _environment(environment),
     }
     return Outcome(
@@ -209,14 +205,10 @@ def check(request: Request, console: Console) -> Outcome:
             findings += check_wheel(file, python_minor=minor)
         except CheckError as error:
             findings += error.as_findings()
-    for finding in findings:
-        console.finding(finding)
     verdict = verdict_of(findings)
     document = {
-        "schema": 1,
-        "verdict": verdict,
+        **opening(findings, console),
         **selection.to_json(),
-        "findings": [finding.to_json() for finding in findings],
     }
     return Outcome(document=document, text=verdict, exit_code=CheckError.exit_code if verdict == "fail" else 0)
 

@@ -14,16 +14,17 @@ from sglforge.base.console import Console, Step
 from sglforge.base.files import write_text
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
+from sglforge.config.lockfile import write_lock
 from sglforge.config.model import NAME, PATTERNS, VERSION
 from sglforge.config.releases import Release, Releases, dump_releases, merged, read_releases, releases_path
-from sglforge.errors import ConfigError, Finding, LockError, PatchError, verdict_of
+from sglforge.errors import ConfigError, Finding, PatchError, verdict_of
 from sglforge.host import package_index
 from sglforge.patches import drift as matrices
 from sglforge.patches.drift import Column, Expectation, Matrix
 from sglforge.patches.heatmap import svg
 from sglforge.patches.series import Series, apply_series, load_series
 from sglforge.patches.upstream import kept_tree, upstream_tree
-from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.sources.fetch import fetch_file
 from sglforge.sources.model import SourceArchive
 from sglforge.sources.pin import pin_release
@@ -58,22 +59,17 @@ def drift(request: Request, console: Console) -> Outcome:
     columns = tuple(_column(release, locked, series, request, console, locations) for release in chosen)
     matrix = Matrix(package=package, topics=topics, columns=columns)
     findings, recorded = _judged(request, matrix, series, record, whole=topic is None)
-    for finding in findings:
-        console.finding(finding)
-    if picture := request.option("svg", Path):
-        _write(picture, svg(matrix))
-    verdict = verdict_of(findings)
     document = {
-        "schema": 1,
-        "verdict": verdict,
-        "findings": [finding.to_json() for finding in findings],
+        **opening(findings, console),
         **matrix.to_json(),
         "expected": str(recorded) if recorded else None,
     }
+    if picture := request.option("svg", Path):
+        _write(picture, svg(matrix))
     return Outcome(
         document=document,
         text=matrices.text_of(matrix),
-        exit_code=PatchError.exit_code if verdict == "fail" else 0,
+        exit_code=PatchError.exit_code if verdict_of(findings) == "fail" else 0,
     )
 
 
@@ -191,18 +187,7 @@ def _lock(request: Request, console: Console, package: str, versions: Sequence[s
         with console.step(f"pin {project} {version}") as shown:
             new.append(Release(version=version, file=pin_release(project, version, locations)))
             shown.say(new[-1].file.name)
-    text = dump_releases(merged(project, before.releases if before else (), new))
-    changed = not path.is_file() or path.read_text(encoding="utf-8") != text
-    try:
-        if changed:
-            write_text(path, text)
-    except OSError as error:
-        raise LockError(
-            code="lock-not-written",
-            message=f"cannot write the lock: {error.strerror}",
-            where=str(path),
-            hint="run it in a checkout that you may write to",
-        ) from error
+    changed = write_lock(path, dump_releases(merged(project, before.releases if before else (), new)))
     document = {"schema": 1, "verdict": "pass", "findings": [], "lock": str(path), "changed": changed}
     return Outcome(document=document, text=f"{path} {'written' if changed else 'unchanged'}")
 

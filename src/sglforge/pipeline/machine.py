@@ -5,7 +5,7 @@ from __future__ import annotations
 from sglforge.base.console import Console
 from sglforge.errors import DoctorError, verdict_of
 from sglforge.host.place import judge_place
-from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
 
@@ -15,15 +15,11 @@ def doctor(request: Request, console: Console) -> Outcome:
     selection = select(request, console)
     place = () if request.facts_file else judge_place(request.workspace)
     findings = (*selection.doctor(), *place)
-    for finding in findings:
-        console.finding(finding)
     facts = selection.facts.to_json()
     verdict = verdict_of(findings)
     document = {
-        "schema": 1,
-        "verdict": verdict,
+        **opening(findings, console),
         **selection.to_json(),
-        "findings": [finding.to_json() for finding in findings],
         "facts": facts,
     }
     shown = (

@@ -11,8 +11,9 @@ from typing import TypeVar
 
 import sglforge
 from sglforge.base import workspace
+from sglforge.base.console import Console
 from sglforge.base.workspace import Workspace
-from sglforge.errors import ConfigError
+from sglforge.errors import ConfigError, Finding, verdict_of
 
 T = TypeVar("T")
 _NAMING = frozenset({"install", "verify", "render", "smoke"})
@@ -85,6 +86,17 @@ class Outcome:
     document: Mapping[str, object]
     text: str = ""
     exit_code: int = 0
+
+
+def opening(findings: Sequence[Finding], console: Console) -> dict[str, object]:
+    """Show findings to people, and return what the document of a verb that judges begins with."""
+    for finding in findings:
+        console.finding(finding)
+    return {
+        "schema": 1,
+        "verdict": verdict_of(findings),
+        "findings": [finding.to_json() for finding in findings],
+    }
 
 
 def find_catalog(explicit: Path | None) -> Path:

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sglforge import plan as plans
-from sglforge.base import files, runrecord
+from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.scratch import working_folder
 from sglforge.config import suggest
-from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump_lock, lock_path
+from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump_lock, lock_path, write_lock
 from sglforge.config.model import GitSource, SdistSource, WheelSource
-from sglforge.errors import ConfigError, Finding, LockError, PatchError, Severity, verdict_of
+from sglforge.errors import ConfigError, Finding, PatchError, Severity, verdict_of
 from sglforge.host import package_index
 from sglforge.patches.result import PatchResult
 from sglforge.patches.series import apply_series, load_series
-from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, Selection, plan, select
 from sglforge.pipeline.trees import given_version
 from sglforge.plan import Step
@@ -85,24 +85,9 @@ def lock(request: Request, console: Console) -> Outcome:
         build_requires=build_requires,
         pythons=pythons,
     )
-    text = dump_lock(made)
-    changed = not path.is_file() or path.read_text(encoding="utf-8") != text
-    if changed:
-        try:
-            files.write_text(path, text)
-        except OSError as error:
-            raise LockError(
-                code="lock-not-written",
-                message=f"cannot write the lock: {error.strerror}",
-                where=str(path),
-                hint="run it in a checkout that you may write to",
-            ) from error
-    for finding in findings:
-        console.finding(finding)
+    changed = write_lock(path, dump_lock(made))
     document = {
-        "schema": 1,
-        "verdict": verdict_of(findings),
-        "findings": [finding.to_json() for finding in findings],
+        **opening(findings, console),
         **selection.to_json(),
         "lock": str(path),
         "changed": changed,
@@ -185,13 +170,8 @@ def patch(request: Request, console: Console) -> Outcome:
     tree = request.option("tree", Path)
     results = _patch_copy(request, tree, topic) if tree else _patch_sources(request, console, topic)
     findings = tuple(finding for result in results.values() for finding in result.findings)
-    for finding in findings:
-        console.finding(finding)
-    verdict = verdict_of(findings)
     document = {
-        "schema": 1,
-        "verdict": verdict,
-        "findings": [finding.to_json() for finding in findings],
+        **opening(findings, console),
         "packages": {
             name: {
                 "tree_id": result.tree_id,
@@ -204,7 +184,7 @@ def patch(request: Request, console: Console) -> Outcome:
     return Outcome(
         document=document,
         text=_patch_text(results, diff=request.flag("diff")),
-        exit_code=PatchError.exit_code if verdict == "fail" else 0,
+        exit_code=PatchError.exit_code if verdict_of(findings) == "fail" else 0,
     )
 
 
