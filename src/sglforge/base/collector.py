@@ -11,8 +11,8 @@ from contextlib import contextmanager
 def put_off() -> Iterator[None]:
     """Let nothing be collected meanwhile; what was made is looked at once, afterwards.
 
-    A syntax tree has some 50,000 objects and no cycles. While it grows, Python would walk it again and again: that
-    takes longer than to parse the file.
+    The syntax trees of large files have some 100,000 objects and no cycles. While they grow, Python would walk them
+    again and again, which takes longer than to parse the files.
     """
     if not gc.isenabled():
         yield
