@@ -18,7 +18,7 @@ class Circle:
 def test_circles_stay_for_the_while_and_go_afterwards() -> None:
     with put_off():
         circle = weakref.ref(Circle())
-        rest = [[] for _ in range(20 * gc.get_threshold()[0])]  # so many new objects would have it run
+        rest: list[list[int]] = [[] for _ in range(20 * gc.get_threshold()[0])]  # so many new objects would have it run
         assert circle() is not None
     rest.append([])
     gc.collect()

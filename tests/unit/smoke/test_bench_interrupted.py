@@ -22,10 +22,12 @@ DRIVER = """
     import sys
     from pathlib import Path
     from benchmarks import run, serving
-    from unit.smoke.conftest import make_environment, make_profile
+    from fake_serving import make_environment
+    from unit.smoke.conftest import make_profile
 
     folder = Path(sys.argv.pop())
-    environment, profile = make_environment(folder / "environment"), make_profile("hangs-at-first-token")
+    environment = make_environment(folder / "environment", sglang_version="0.5.23")
+    profile = make_profile("hangs-at-first-token")
     run._require_proof = run._wait_for_quiet = lambda _: None
     run.FIGURES = {"serving": lambda setting: serving._start(profile, environment, folder, setting, [])}
     sys.exit(run.main())

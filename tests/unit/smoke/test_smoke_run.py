@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import socket
 import sys
@@ -17,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fake_serving import SMOKE, FakeEnvironment, make_environment, marked
 
-from sglforge.base import files, proc, runrecord
+from sglforge.base import proc, runrecord
 from sglforge.base.ids import Sha256
 from sglforge.base.runrecord import RunRecord
-from sglforge.config.model import FactProbe, Profile, SmokeExpectations, Speculation, Target
+from sglforge.config.model import Profile, Speculation, Target
 from sglforge.errors import ConfigError, RenderError, Severity, SmokeError
 from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import ports
@@ -33,39 +33,9 @@ from sglforge.smoke.verdict import SmokeReport
 ROOT = Path(__file__).parents[3]
 CPU = Target(name="cpu", description="This machine's CPU.", kind="cpu")
 GPU = Target(name="sm120", description="A GPU.", kind="cuda")
-SCHEMA = (
-    '{"type": "object", "properties": {"city": {"type": "string"}, "country": {"type": "string"}},'
-    ' "required": ["city", "country"], "additionalProperties": false}'
-)
-SMOKE = SmokeExpectations(
-    facts=[
-        FactProbe(prompt="The capital of France is", contains="Paris"),
-        FactProbe(prompt="One and one is", contains="two"),
-    ],
-    long_prompt="Tell me a story.",
-    json_prompt="The capital of France as JSON:",
-    json_schema=SCHEMA,
-)
 EVERYTHING = [probe.name for probe in PROBES]
 SPECULATIVE = {"spec-gain", "spec-parity"}
 TREE = ServedTree(version="0.5.9", options={"--speculative-disable-batch-threshold"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class FakeEnvironment:
-    """An environment whose interpreter starts the fake server."""
-
-    path: Path
-    name: str = "fake.cpu"
-    sglang_version: str | None = None
-
-    @property
-    def python(self) -> Path:
-        return self.path / "bin" / "python"
-
-    @property
-    def receipt_sha256(self) -> Sha256:
-        return files.sha256_file(self.path / "receipt.json")
 
 
 def make_profile(
@@ -118,28 +88,10 @@ class Bench:
 
 
 def make_bench(folder: Path) -> Bench:
-    environment = FakeEnvironment(path=folder / "it's an $environment")
-    program = shlex.join([sys.executable, str(Path(__file__).parent / "fake_server.py")])
-    files.write_text(environment.python, f'#!/bin/sh\nexec {program} "$@"\n', mode=0o755)
-    files.write_text(environment.path / "receipt.json", "{}\n")
+    environment = make_environment(folder / "it's an $environment")
     record = runrecord.start(folder / "runs")
     os.environ["SMOKE_BENCH"] = str(folder)
     return Bench(environment=environment, record=record)
-
-
-def survivors(folder: Path) -> list[str]:
-    """Return the command lines of the processes that carry a bench's mark, but for our own."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid():
-            try:
-                marked = f"SMOKE_BENCH={folder}\0".encode() in (process / "environ").read_bytes()
-                command = (process / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if marked and command:
-                found.append(command.replace(b"\0", b" ").decode())
-    return found
 
 
 @pytest.fixture
@@ -174,7 +126,7 @@ def test_a_sound_server_passes_every_probe(
     assert report.versions["sglang"] == "0.0.fake"
     assert any("profile server: parallel" in note for note in notes)
     assert any("control server" in note for note in notes) == speculative
-    assert survivors(tmp_path) == []
+    assert marked("SMOKE_BENCH", tmp_path) == []
 
 
 def test_the_report_and_the_transcript_are_contracts_documents(bench: Bench) -> None:
@@ -227,7 +179,7 @@ def test_each_fault_is_caught_by_its_probe(bench: Bench, tmp_path: Path, fault: 
     assert failures(report) == FAULTS[fault]
     assert report.verdict == "fail"
     assert [finding.code for finding in report.findings] == list(FAULTS[fault].values())
-    assert survivors(tmp_path) == []
+    assert marked("SMOKE_BENCH", tmp_path) == []
 
 
 SPECULATIVE_FAULTS: dict[str, dict[str, str]] = {
@@ -292,7 +244,7 @@ def test_a_server_that_is_never_ready_is_given_up(bench: Bench, tmp_path: Path) 
     assert failures(report) == {"started": "server-start-timeout"}
     assert "warming up" in report.findings[0].message
     assert set(verdicts(report).values()) == {"fail", "skipped"}
-    assert survivors(tmp_path) == []
+    assert marked("SMOKE_BENCH", tmp_path) == []
 
 
 def test_health_without_a_decode_is_not_ready(bench: Bench) -> None:
@@ -315,7 +267,7 @@ def test_a_server_that_ignores_sigterm_is_killed_and_told_on(bench: Bench, tmp_p
     report = bench.run(make_profile("ignores-sigterm"), stop_grace_s=0.5)
     assert failures(report) == {"stops-clean": "server-stop-unclean"}
     assert "killed" in report.findings[0].message
-    assert survivors(tmp_path) == []
+    assert marked("SMOKE_BENCH", tmp_path) == []
 
 
 def test_a_child_left_behind_is_named(bench: Bench) -> None:
@@ -434,7 +386,7 @@ def test_nothing_survives_an_interruption(bench: Bench, tmp_path: Path, when: st
 
     with pytest.raises(KeyboardInterrupt):
         bench.run(make_profile(speculative=True), progress=interrupt)
-    assert survivors(tmp_path) == []
+    assert marked("SMOKE_BENCH", tmp_path) == []
 
 
 def test_a_server_that_is_deaf_before_it_is_ready_is_not_waited_for(
@@ -446,20 +398,21 @@ def test_a_server_that_is_deaf_before_it_is_ready_is_not_waited_for(
     report = bench.run(make_profile("ignores-sigterm,never-ready", start_timeout_s=3.0), stop_grace_s=60.0)
     assert failures(report) == {"started": "server-start-timeout"}
     assert time.monotonic() - start < 30
-    assert survivors(tmp_path) == []
+    assert marked("SMOKE_BENCH", tmp_path) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("fault", ["leaves-a-child", "ignores-sigterm"])
 def test_nothing_survives_our_own_death(tmp_path: Path, number: signal.Signals, fault: str) -> None:
     log = tmp_path / "driver.log"
-    driver = proc.spawn([sys.executable, __file__, str(tmp_path), fault], log=log)
+    paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    driver = proc.spawn([sys.executable, __file__, str(tmp_path), fault], log=log, env={**os.environ, **paths})
     try:
         wait_until(lambda: "facts" in log.read_text())
-        assert len(survivors(tmp_path)) >= 1
+        assert len(marked("SMOKE_BENCH", tmp_path)) >= 1
         os.kill(driver.pid, number)
         wait_until(lambda: driver.poll() is not None)
-        wait_until(lambda: not survivors(tmp_path))
+        wait_until(lambda: not marked("SMOKE_BENCH", tmp_path))
     finally:
         driver.stop(grace_s=1.0)
 
