@@ -12,7 +12,7 @@ from sglforge.base import files
 from sglforge.base.ids import Sha256
 from sglforge.config.model import FactProbe, SmokeExpectations
 
-_SERVER = Path(__file__).parent / "unit" / "smoke" / "fake_server.py"
+_SERVER = Path(__file__).parent / "fake_sglang"
 
 SMOKE = SmokeExpectations(
     facts=[

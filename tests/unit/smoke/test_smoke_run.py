@@ -123,7 +123,7 @@ def test_a_sound_server_passes_every_probe(
     assert "CUDA kernels" in report.not_proven
     assert report.seconds_to_ready is not None
     assert report.seconds_to_ready > 0
-    assert report.versions["sglang"] == "0.0.fake"
+    assert report.versions["sglang"] == "0.5.23"
     assert any("profile server: parallel" in note for note in notes)
     assert any("control server" in note for note in notes) == speculative
     assert marked("SMOKE_BENCH", tmp_path) == []
