@@ -1,4 +1,4 @@
-"""The faults that the fake server can have, each with the real one that it stands for.
+"""The faults that the fake server can have, each with the real one that it stands for and where that was seen.
 
 ``FAKE_FAULT=name[,name...]`` switches them on. ``FAKE_SPARE_CONTROL=1`` leaves a server without speculation sound, as a
 fault of speculation does in real life.
@@ -20,17 +20,19 @@ FAULTS: Mapping[str, str] = {
     "never-ready": "model info stays 503: the scheduler never finishes its warm-up",
     "old-route": "SGLang before 0.5.10, which has get_model_info only",
     "wrong-version": "an older wheel shadows the one that was built",
-    "jit-at-request": "a module is missing from the ahead-of-time set, so that the first request compiles it",
+    "jit-at-request": "a module is missing from the ahead-of-time set, so that the first request compiles it"
+    " (sgl-project/sglang#5389)",
     # while it decodes
     "wrong-class-attribute": "the threshold is set on the target worker and read on the draft worker: the first decode "
     "raises, the HTTP process lives on",
     "hangs-at-first-token": "a first decode that waits for a rank that is gone",
-    "hang-after-100-tokens": "a graph of a later length bucket deadlocks",
+    "hang-after-100-tokens": "a graph of a later length bucket deadlocks (sgl-project/sglang#35822)",
     "hangs-after-200-tokens": "the same with speculation only, after 200 tokens",
-    "scheduler-dead-health-200": "the scheduler dies after some requests without a word, /health does not ask it",
+    "scheduler-dead-health-200": "the scheduler dies after some requests without a word, /health does not ask it"
+    " (sgl-project/sglang#6624 and #4191)",
     "dies-in-decode": "an exception in a later batch ends the scheduler and all else",
     "dies-after-json": "the grammar backend crashes when its request is freed: 0.1 s after a right answer",
-    "dies-after-json-schema": "the same a second later",
+    "dies-after-json-schema": "the same a second later (sgl-project/sglang#28407)",
     "raises-while-serving": "a long request raises in a thread that nobody joins",
     "refuses": "the KV pool is too small: every request but the shortest gets 500",
     "stops-early": "no fault: a model that ends its text early",
@@ -41,11 +43,13 @@ FAULTS: Mapping[str, str] = {
     "repeats-a-token": "scales are wrong: one token to the end from the 60th on",
     "degenerate-long": "rotary positions are wrong from some length on: after 100 tokens the text goes in circles",
     "garbage-together": "requests of one batch overwrite each other's KV rows; alone all is right",
-    "prefix-cache-other-prompt": "the prefix cache returns the KV rows of another prompt with the same first page",
+    "prefix-cache-other-prompt": "the prefix cache returns the KV rows of another prompt with the same first page"
+    " (waybarrios/vllm-mlx#384, sgl-project/sglang#24175)",
     "long-context-wrong": "attention goes wrong beyond half of the context",
-    "long-context-crashes": "a kernel reads out of bounds beyond half of the context, and the scheduler dies",
+    "long-context-crashes": "a kernel reads out of bounds beyond half of the context, and the scheduler dies"
+    " (sgl-project/sglang#9599)",
     # numbers
-    "nan-logits": "NaN from the first layer on: no log-probabilities, token 0 to the end",
+    "nan-logits": "NaN from the first layer on: no log-probabilities, token 0 to the end (sgl-project/sglang#24321)",
     "nan-late": "NaN from the 150th token on",
     "nan-replaced": "NaN replaced by one number for all candidates (SGLANG_SANITIZE_NAN_LOGITS)",
     "nan-in-a-batch": "NaN only in company (sgl-project/sglang#20047 on SM120)",
@@ -58,17 +62,18 @@ FAULTS: Mapping[str, str] = {
     "open-json": "the grammar stops one token early",
     "chat-template-leak": "special tokens are not skipped: the chat's content shows them",
     "empty-chat": "a wrong template makes the model end its turn at once",
-    "tool-call-as-text": "no parser for this model's calls: the call arrives as text",
+    "tool-call-as-text": "no parser for this model's calls: the call arrives as text (sgl-project/sglang#26790)",
     "tool-arguments-invalid": "the parser cuts the arguments: they are no JSON",
     # streams
     "loses-a-token": "the last token of an answer is dropped, though it is counted",
-    "lost-token-at-stride": "streams drop the token at each stream interval (speculation over a boundary)",
+    "lost-token-at-stride": "streams drop the token at each stream interval (speculation over a boundary)"
+    " (vllm-project/vllm#52469)",
     "stream-never-ends": "no [DONE], and the connection stays open",
     "stream-without-done": "no [DONE], and the connection ends",
     "stream-one-chunk": "something buffers the stream: everything comes in one event at the end",
     # speculation
-    "no-acceptance": "the draft's weights were not loaded: no draft is ever right",
-    "acceptance-zero": "the same",
+    "no-acceptance": "the draft's weights were not loaded: no draft is ever right (sgl-project/SpecForge#310)",
+    "acceptance-zero": "the same (sgl-project/sglang#27829)",
     "no-speculation": "an unsupported combination switches speculation off without a word",
     "speculation-changes-text": "verification accepts what the model would not say",
     "threshold-ignored": "drafts go on above the threshold",
@@ -79,10 +84,10 @@ FAULTS: Mapping[str, str] = {
     "slow-cliff": "no graph for batches without drafts: above the threshold a token takes ten times as long",
     # many requests
     "burst-drops-one": "a full batch loses the first request that has to queue, and answers the second with 500",
-    "abort-leaks": "an aborted request keeps its slot of the batch",
+    "abort-leaks": "an aborted request keeps its slot of the batch (sgl-project/sglang#22273)",
     "abort-blocks": "an aborted request stays at the head of the queue: nothing is admitted any more",
-    "overlong-crashes": "a prompt that is too long reaches the scheduler and kills it",
-    "memory-grows": "KV pages and host memory of a request are not given back",
+    "overlong-crashes": "a prompt that is too long reaches the scheduler and kills it (sgl-project/sglang#3910)",
+    "memory-grows": "KV pages and host memory of a request are not given back (sgl-project/sglang#11970)",
     # the end
     "ignores-sigterm": "a shutdown that waits for a thread that never ends",
     "slow-stop": "no fault: a shutdown of three seconds",

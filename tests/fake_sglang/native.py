@@ -22,7 +22,7 @@ _LISTED = ("output_token_logprobs", "output_top_logprobs", "output_token_ids_log
 async def generate(engine: Engine, request: Request) -> Reply:
     """Answer ``/generate``, for one prompt or a list of them."""
     document = request.document()
-    asked: Any = document.get("text", document.get("input_ids"))
+    asked: Any = document.get("input_ids") if document.get("text") is None else document["text"]
     many = isinstance(asked, list) and bool(asked) and not isinstance(asked[0], int)
     try:
         jobs = [_job(engine, prompt, document) for prompt in (asked if many else [asked])]
