@@ -47,6 +47,7 @@ class Engine:
     draft_steps: int = 0
     _taken: int = 0
     _stuck: bool = False
+    _spoiled: bool = False
     _blocked: bool = False
     _seen: list[str] = field(default_factory=list)
     _cache: list[str] = field(default_factory=list)
@@ -160,6 +161,7 @@ class Engine:
         """Decode one step: a token for each request, and the drafts that are right."""
         self._stuck = "threshold-sticks" in self.options.faults and (above or (self._stuck and bool(self.running)))
         drafting = not (above or self._stuck) or "threshold-ignored" in self.options.faults
+        self._spoiled = self._spoiled or (above and "drafts-dead-after-threshold" in self.options.faults)
         self._switch(self.options.num_steps if drafting and self.options.speculative else 0)
         self.decoded += 1
         for job in list(self.running):
@@ -199,7 +201,7 @@ class Engine:
             self.correct += right
 
     def _right_drafts(self, job: Job) -> int:
-        if job.stale or self.options.faults.any_of("no-acceptance", "acceptance-zero"):
+        if job.stale or self._spoiled or self.options.faults.any_of("no-acceptance", "acceptance-zero"):
             return 0
         right = (0, 1, self.options.num_steps, self.options.num_steps)
         return right[language.number(job.source + job.output, len(right))]

@@ -80,6 +80,7 @@ FAULTS: Mapping[str, str] = {
     "threshold-sticks": "drafts do not begin again while the batch lives",
     "threshold-silent": "the server does not log its threshold",
     "stale-draft-kv": "the draft's KV rows of a phase above the threshold are missing: no draft is right after it",
+    "drafts-dead-after-threshold": "after a phase above the threshold no draft is right any more, of no request",
     "lost-request-at-threshold": "the switch rebuilds the batch: of one more than the threshold one is forgotten",
     "slow-cliff": "no graph for batches without drafts: above the threshold a token takes ten times as long",
     # many requests

@@ -21,8 +21,8 @@ class Options:
     host: str = "127.0.0.1"
     model_path: str = "fake"
     served_model_name: str = "fake"
-    context_length: int = 4096
-    max_total_tokens: int = 65_536
+    asked_context_length: int | None = None
+    asked_max_total_tokens: int | None = None
     max_running_requests: int = 64
     stream_interval: int = 1
     tool_call_parser: str | None = None
@@ -39,6 +39,16 @@ class Options:
     faults: Faults = field(default_factory=Faults)
 
     @property
+    def context_length(self) -> int:
+        """The tokens that a prompt and its answer may have; the options tell it only if they set it."""
+        return self.asked_context_length or 4096
+
+    @property
+    def max_total_tokens(self) -> int:
+        """The tokens that the KV pool holds; the options tell it only if they set it."""
+        return self.asked_max_total_tokens or 65_536
+
+    @property
     def speculative(self) -> bool:
         """Whether the server drafts."""
         return self.algorithm is not None and "no-speculation" not in self.faults
@@ -53,8 +63,8 @@ class Options:
             "port": self.port,
             "device": "cpu",
             "dtype": "float32",
-            "context_length": self.context_length,
-            "max_total_tokens": self.max_total_tokens,
+            "context_length": self.asked_context_length,
+            "max_total_tokens": self.asked_max_total_tokens,
             "max_running_requests": self.max_running_requests,
             "stream_interval": self.stream_interval,
             "tool_call_parser": self.tool_call_parser,
@@ -87,8 +97,8 @@ def parse(argv: Sequence[str], variables: Mapping[str, str]) -> Options:
         host=given.get("--host", "127.0.0.1"),
         model_path=model,
         served_model_name=given.get("--served-model-name", model),
-        context_length=int(given.get("--context-length", 4096)),
-        max_total_tokens=int(given.get("--max-total-tokens", 65_536)),
+        asked_context_length=_number(given, "--context-length"),
+        asked_max_total_tokens=_number(given, "--max-total-tokens"),
         max_running_requests=int(given.get("--max-running-requests", 64)),
         stream_interval=int(given.get("--stream-interval", 1)),
         tool_call_parser=given.get("--tool-call-parser"),
@@ -118,6 +128,10 @@ def _given(argv: Sequence[str]) -> dict[str, str]:
         elif place + 1 < len(argv) and not argv[place + 1].startswith("--"):
             given[name] = argv[place + 1]
     return given
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    return int(given[name]) if name in given else None
 
 
 def _adaptive(path: Path) -> int:

@@ -154,6 +154,14 @@ def drafts_after(lab: Lab) -> bool:
     return bool(long["meta_info"]["spec_num_correct_drafts"] == 0)
 
 
+def no_drafts_again(lab: Lab) -> bool:
+    with lab.server(*THRESHOLD, "2") as server:
+        before = ask(server, tokens=60).document["meta_info"]["spec_num_correct_drafts"]
+        server.together("/generate", [request()] * 3)
+        after = ask(server, tokens=60).document["meta_info"]["spec_num_correct_drafts"]
+        return bool(before > after == 0)
+
+
 def adaptive_silence(lab: Lab) -> bool:
     config = lab.folder / "adaptive.json"
     config.write_text(json.dumps({"1": {"candidate_steps": [3]}, "2": {"candidate_steps": [0]}}))
@@ -275,6 +283,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "threshold-sticks": drafts_after,
     "threshold-silent": lambda lab: adaptive_silence(lab) and "threshold" not in lab.starts(*THRESHOLD, "2"),
     "stale-draft-kv": drafts_after,
+    "drafts-dead-after-threshold": no_drafts_again,
     "lost-request-at-threshold": lambda lab: sorted(one.status for one in lab.wave(2, 3)) == [0, 200, 200],
     "slow-cliff": cliff,
     "burst-drops-one": burst,
