@@ -33,8 +33,7 @@ def job_of(engine: Engine, prompt: object, parameters: Mapping[str, Any], **more
     schema = parameters.get("json_schema")
     grammar = None
     if schema is not None:
-        shape = json.loads(schema) if isinstance(schema, str) else schema
-        grammar = grammar_of(instance.document(shape, text), engine.options)
+        grammar = grammar_of(instance.document(_shape(schema), text), engine.options)
     temperature = parameters.get("temperature")
     return Job(
         prompt=text,
@@ -46,6 +45,16 @@ def job_of(engine: Engine, prompt: object, parameters: Mapping[str, Any], **more
         grammar=grammar,
         **more,
     )
+
+
+def _shape(schema: object) -> dict[str, Any]:
+    try:
+        shape = json.loads(schema) if isinstance(schema, str) else schema
+    except ValueError as error:
+        raise Refused(400, f"Invalid JSON schema: {error}") from None
+    if not isinstance(shape, dict):
+        raise Refused(400, "The JSON schema is no object.")
+    return shape
 
 
 async def finished(engine: Engine, job: Job, request: Request) -> None:

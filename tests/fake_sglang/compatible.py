@@ -72,6 +72,8 @@ def _error(refused: Refused) -> Document:
 
 def _parameters(document: Document, limit: object) -> Document:
     """Return SGLang's sampling parameters for OpenAI's."""
+    if document.get("n") not in {None, 1}:
+        raise Refused(400, "The fake server answers with one choice.")
     shape = document.get("response_format") or {}
     schema = None
     if shape.get("type") == "json_schema":
@@ -90,12 +92,15 @@ def _parameters(document: Document, limit: object) -> Document:
 
 def _text_job(engine: Engine, document: Document) -> Job:
     prompt = document.get("prompt")
-    one = prompt[0] if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) else prompt
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        if len(prompt) > 1:
+            raise Refused(400, "The fake server completes one prompt at a time.")
+        prompt = prompt[0]
     limit = document.get("max_tokens")
     wanted = document.get("logprobs")
     return job_of(
         engine,
-        one,
+        prompt,
         _parameters(document, 16 if limit is None else limit),
         scored=wanted is not None,
         score_from=0 if document.get("echo") and wanted is not None else -1,

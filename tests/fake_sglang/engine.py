@@ -92,9 +92,9 @@ class Engine:
         self._arrival.set()
 
     def abort(self, rid: str, *, everything: bool = False) -> None:
-        """End the requests whose id begins like this."""
+        """End the request with this id."""
         for job in [*self.running, *self.waiting]:
-            if everything or job.rid.startswith(rid):
+            if everything or job.rid == rid:
                 if job in self.running:
                     self.running.remove(job)
                     self.leaked_slots += "abort-leaks" in self.options.faults

@@ -78,6 +78,7 @@ class Options:
             "speculative_eagle_topk": 1 if self.algorithm else None,
             "speculative_num_draft_tokens": self.num_draft_tokens if self.algorithm else None,
             "speculative_adaptive": self.adaptive,
+            "speculative_disable_batch_threshold": None if self.adaptive else self.threshold or None,
         }
 
 

@@ -124,7 +124,10 @@ def test_what_cannot_be_served_is_refused(fake: Driver) -> None:
     long = fake.post("/v1/completions", {"prompt": "x" * 5000})
     assert (long.status, long.document["object"], long.document["code"]) == (400, "error", 400)
     assert fake.post("/generate", {}).status == 400
+    assert fake.post("/generate", greedy(sampling={"json_schema": "{"})).status == 400
     assert fake.post("/v1/chat/completions", {"messages": []}).status == 400
+    assert fake.post("/v1/completions", {"prompt": ["a", "b"]}).status == 400
+    assert fake.post("/v1/completions", {"prompt": "a", "n": 2}).status == 400
     assert (fake.get("/nowhere").status, fake.get("/generate").status, fake.get("/metrics").status) == (404, 405, 404)
 
 
@@ -207,9 +210,17 @@ def test_a_client_that_goes_away_frees_its_slot_and_so_does_an_abort() -> None:
         assert fake.get("/v1/loads").document["loads"][0]["num_running_reqs"] == 0
 
 
+@pytest.mark.parametrize("other", ["", "min", "somebody"])
+def test_an_abort_ends_nobody_else(fake: Driver, other: str) -> None:
+    mine = {**greedy(), "rid": "mine"}
+    first, _ = fake.at_once([("POST", "/generate", mine), ("POST", "/abort_request", {"rid": other})])
+    assert first.document["meta_info"]["finish_reason"]["type"] == "length"
+
+
 def test_drafts_stop_above_the_threshold_and_go_on_below() -> None:
     argv = ["--speculative-algorithm", "EAGLE", "--speculative-disable-batch-threshold", "2"]
     with Driver(argv=argv) as fake:
+        assert fake.get("/server_info").document["speculative_disable_batch_threshold"] == 2
         alone = fake.post("/generate", greedy(tokens=100)).document
         many = [greedy(tokens=100), *[greedy(tokens=20)] * 2]
         together = [one.document for one in fake.together("/generate", many)]
