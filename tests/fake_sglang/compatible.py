@@ -128,6 +128,7 @@ def _chat_job(engine: Engine, document: Document) -> Job:
     if tools and (choice == "required" or isinstance(choice, dict)):
         name = choice["function"]["name"] if isinstance(choice, dict) else tools[0]["function"]["name"]
         job.grammar = call_text({"name": name, "arguments": {"city": "Paris"}}) + chr(END_ID)
+        job.ignore_eos = False
     return job
 
 

@@ -82,7 +82,10 @@ class Driver:
         async def ask() -> list[Asked]:
             if self._decoding is None:
                 self._decoding = asyncio.ensure_future(self.engine.run())
-            return list(await asyncio.gather(*(self._one(*request) for request in requests)))
+            answers = list(await asyncio.gather(*(self._one(*request) for request in requests)))
+            if self._decoding.done():
+                self._decoding.result()  # a mistake in the engine
+            return answers
 
         return self._runner.run(ask())
 

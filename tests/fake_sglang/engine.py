@@ -212,7 +212,7 @@ class Engine:
         if "hang-after-100-tokens" in faults and place >= 100:
             self.dead = True
             return
-        if job.grammar is not None:
+        if job.grammar is not None and place < len(job.grammar):
             step = language.forced(prefix, ord(job.grammar[place]))
         else:
             step = language.distribution(prefix)

@@ -86,7 +86,6 @@ def _stopping(options: Options) -> Callable[[int, FrameType | None], None]:
 
 async def _serve(options: Options) -> None:
     engine = Engine(options=options)
-    decoding = asyncio.ensure_future(engine.run())
     config = uvicorn.config.Config(
         Application(engine),
         host=options.host,
@@ -98,5 +97,4 @@ async def _serve(options: Options) -> None:
         log_config=None,
         access_log=False,
     )
-    await Server(config).serve()
-    decoding.cancel()
+    await asyncio.gather(engine.run(), Server(config).serve())  # a mistake in the engine ends the server

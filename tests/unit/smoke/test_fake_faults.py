@@ -303,6 +303,19 @@ def nan_together(lab: Lab) -> bool:
     return all([place for place, row in enumerate(one) if row[0] is None] == [7] for one in rows)
 
 
+def test_nan_is_stronger_than_a_grammar() -> None:
+    with Driver(fault="nan-logits") as fake:
+        answer = ask(fake, tokens=96, sampling={"json_schema": json.dumps(SCHEMA)}).document
+    assert answer["output_ids"] == [0] * 96
+
+
+def test_a_tool_call_that_is_required_ends_where_ends_are_ignored() -> None:
+    with Driver() as fake:
+        asked = {"messages": [{"role": "user", "content": "Hello"}], "tools": [TOOL], "tool_choice": "required"}
+        answer = fake.post("/v1/chat/completions", {**asked, "ignore_eos": True}).document
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
 def test_every_fault_is_checked() -> None:
     assert CHECKS.keys() | ENDS == FAULTS.keys()
 
