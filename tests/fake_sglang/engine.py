@@ -108,6 +108,7 @@ class Engine:
         if self.running or self.waiting:
             return False
         self._cache.clear()
+        self._seen.clear()
         return True
 
     def crash_on_overlong(self) -> None:
