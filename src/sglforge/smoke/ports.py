@@ -35,7 +35,7 @@ def is_open(port: int) -> bool:
 
 def holder(port: int) -> int | None:
     """Return the pid of the process that listens on a port, None when /proc does not tell."""
-    inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listeners(Path("/proc/net") / table, port)}
+    inodes = {socket for socket, bound in _listeners(Path("/proc/net")).items() if bound == port}
     for process in Path("/proc").iterdir():
         if not (inodes and process.name.isdigit()):
             continue
@@ -43,6 +43,18 @@ def holder(port: int) -> int | None:
             if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
                 return int(process.name)
     return None
+
+
+def listening(pid: int) -> tuple[int, ...]:
+    """Return the TCP ports that a process listens on, sorted; nothing when /proc does not tell."""
+    listeners = _listeners(Path(f"/proc/{pid}/net"))
+    found = set()
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if port := listeners.get(str(link.readlink())):
+                    found.add(port)
+    return tuple(sorted(found))
 
 
 def command_of(pid: int) -> str:
@@ -54,10 +66,16 @@ def command_of(pid: int) -> str:
     return words.replace(b"\0", b" ").decode(errors="replace").strip()
 
 
-def _listeners(table: Path, port: int) -> list[str]:
-    """Return the inodes of the sockets that listen on a port (proc_pid_net(5): local_address, st, inode)."""
-    try:
-        rows = [line.split() for line in table.read_text().splitlines()[1:]]
-    except OSError:
-        return []
-    return [row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port]
+def _listeners(tables: Path) -> dict[str, int]:
+    """Return the listening sockets as ``fd`` links name them, with their ports.
+
+    Columns as in proc_pid_net(5): local_address, st, inode.
+    """
+    found = {}
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (tables / table).read_text().splitlines()[1:]:
+                row = line.split()
+                if row[3] == _LISTEN:
+                    found[f"socket:[{row[9]}]"] = int(row[1].rpartition(":")[2], 16)
+    return found
