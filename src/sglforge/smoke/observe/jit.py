@@ -322,7 +322,8 @@ def _files(root: str, unreadable: list[str]) -> Iterator[tuple[str, tuple[int, i
                             waiting.append(entry.path)
                         elif entry.is_file(follow_symlinks=False):
                             status = entry.stat(follow_symlinks=False)
-                            yield entry.path, (status.st_size, status.st_mtime_ns)
+                            # a name that is no text must not break the transcript
+                            yield os.fsencode(entry.path).decode(errors="replace"), (status.st_size, status.st_mtime_ns)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:

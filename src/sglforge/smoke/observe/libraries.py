@@ -254,7 +254,7 @@ def _facts(real: str) -> tuple[Linkage | None, float | None]:
 def _mapped(pid: int) -> Iterator[str]:
     """Yield the files that a process has mapped to execute, once each (proc_pid_maps(5))."""
     paths = set()
-    for line in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines():
+    for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
         fields = line.split(None, 5)
         if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/") and not _is_memory(fields[5]):
             paths.add(fields[5].replace("\\012", "\n"))

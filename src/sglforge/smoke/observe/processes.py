@@ -126,7 +126,7 @@ def environment_of(pid: int) -> dict[str, str]:
         block = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return {}
-    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in block.split(b"\0"))
+    pairs = (entry.decode(errors="replace").partition("=") for entry in block.split(b"\0"))
     return {name: value for name, equals, value in pairs if equals}
 
 
@@ -149,11 +149,24 @@ def shared_memory(pids: Sequence[int]) -> Iterator[SharedMemory]:
     yield from _sysv(pids)
 
 
+def left_behind(group: ProcessGroup) -> tuple[SharedMemory, ...]:
+    """Return the shared memory of a group that is still there; meant for a group whose processes have ended."""
+    pids = [process.pid for process in group.processes]
+    segments = {segment.name for segment in _sysv(pids)}
+    return tuple(
+        segment
+        for segment in group.shared_memory
+        if (
+            segment.name in segments if segment.kind == "sysv" else not segment.unlinked and Path(segment.name).exists()
+        )
+    )
+
+
 def _shm_files(pid: int) -> Iterator[tuple[str, int]]:
     """Yield the files of /dev/shm that a process has mapped or open, with their sizes in bytes."""
     folder = _PROC / str(pid)
     with contextlib.suppress(OSError):
-        for line in (folder / "maps").read_text(errors="surrogateescape").splitlines():
+        for line in (folder / "maps").read_text(errors="replace").splitlines():
             extent, _, rest = line.partition(" ")
             if (at := rest.find(_SHM)) >= 0:
                 start, _, end = extent.partition("-")

@@ -212,6 +212,14 @@ def test_a_folder_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytes
     assert snapshot(watched(tmp_path)).unreadable == (str(tmp_path / "cache"),)
 
 
+def test_a_name_that_is_no_text_can_be_written_down(tmp_path: Path) -> None:
+    before = snapshot(watched(tmp_path))
+    write(tmp_path / "cache" / os.fsdecode(b"\xff.so"))
+    (file,) = changes(before, snapshot(watched(tmp_path))).files
+    file.path.encode()
+    assert (file.kind, file.sha256) == ("product", None)
+
+
 def test_snapshots_and_changes_survive_json(tmp_path: Path) -> None:
     before = snapshot(watched(tmp_path))
     write(tmp_path / "cache/.cache/flashinfer/a/cached_ops/m/m.so")

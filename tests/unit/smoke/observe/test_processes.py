@@ -13,7 +13,7 @@ import pytest
 
 from sglforge.base import proc
 from sglforge.smoke import ports
-from sglforge.smoke.observe.processes import ProcessGroup, SharedMemory, environment_of, observe_group
+from sglforge.smoke.observe.processes import ProcessGroup, SharedMemory, environment_of, left_behind, observe_group
 
 MIB = 2**20
 # A parent that listens and holds 40 MiB, a child in a session of its own, both with one shared file. The child ends
@@ -117,6 +117,15 @@ def test_shared_memory_files_and_segments(running: Running) -> None:
     leader, child = (process.pid for process in group.processes)
     assert SharedMemory(kind="file", name=running.name, size=8192, pids=(leader, child)) in group.shared_memory
     assert SharedMemory(kind="sysv", name=str(running.segment), size=12288, pids=(leader,)) in group.shared_memory
+
+
+def test_what_is_left_when_the_processes_are_gone(running: Running) -> None:
+    group = observe_group(running.service.pid)
+    running.service.stop(grace_s=0.0)
+    deadline = time.monotonic() + 10
+    while len(left := left_behind(group)) > 1 and time.monotonic() < deadline:  # the segment goes with its process
+        time.sleep(0.02)
+    assert [(segment.name, segment.kind) for segment in left] == [(running.name, "file")]
 
 
 def test_an_unlinked_file_is_told_apart(running: Running) -> None:
