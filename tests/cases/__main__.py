@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cases import tree
+from cases import smoke, tree
 from cases.model import Case, CaseError, Judgement, faults, load
 
-JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Judgement | None]] = {"tree": tree.judge}
+JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Judgement | None]] = {
+    "smoke": smoke.judge,
+    "tree": tree.judge,
+}
 """What judges a kind; the other kinds belong to parts of sglforge that are not there yet."""
 OWN = Path(__file__).parent / "reports"
 
