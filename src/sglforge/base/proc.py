@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shlex
 import signal
 import subprocess
@@ -21,7 +22,34 @@ UNGUARDED_S = 60.0
 
 # The process that ends what we started if we die: then its input ends without the word that all is well.
 # PR_SET_PDEATHSIG cannot do it: it reaches one process, and a child that is just starting misses the death.
-_GUARD = 'read -r group || exit 0; [ "$group" = well ] && exit 0; read -r _ && exit 0; kill -KILL "-$group"'
+# It is told a process group, and for a service the mark of its processes; then it looks until nobody is left.
+_GUARD = """
+read -r group mark || exit 0
+[ "$group" = well ] && exit 0
+read -r _ && exit 0
+kill -KILL "-$group"
+[ "$mark" ] || exit 0
+round=0
+while [ $((round += 1)) -lt 200 ]; do
+  left=
+  for stat in /proc/[0-9]*/stat; do
+    read -r line <"$stat" || continue
+    set -- ${line##*) }
+    [ "$4" = "$group" ] && [ "$1" != Z ] && [ "$1" != X ] && left="$left $(basename "${stat%/stat}")"
+  done
+  for environ in $(grep -lzs "^$mark=" /proc/[0-9]*/environ); do
+    left="$left $(basename "${environ%/environ}")"
+  done
+  [ "$left" ] || exit 0
+  kill -KILL $left
+  sleep 0.05
+done
+"""
+# Every process of a service inherits a variable of this name and a token of its own, and keeps it where it leaves
+# the session (setsid) or loses its parent (a second fork).
+_MARK = "SGLFORGE_SERVICE_"
+# py-setproctitle, with which SGLang names its processes, overwrites what /proc shows of the environment, unless told.
+_KEEP_ENVIRON = {"SPT_NOENV": "1"}
 
 
 class ProcessError(SglforgeError):
@@ -131,6 +159,7 @@ class Service:
 
     argv: tuple[str, ...]
     pid: int
+    mark: str
     _process: subprocess.Popen[bytes]
     _guard: subprocess.Popen[bytes]
 
@@ -139,12 +168,12 @@ class Service:
         return self._process.poll()
 
     def members(self) -> list[int]:
-        """Return the pids of every live process of the session, also those that left the group."""
-        return session_members(self.pid)
+        """Return the pids of its live processes: of the session, those that left it, and children of either."""
+        return service_members(self.pid, self.mark)
 
     def stop(self, *, grace_s: float) -> bool:
-        """Ask the session to end (SIGTERM), wait, kill what is left; return whether asking was enough."""
-        clean = end_session(self.pid, grace_s=grace_s, reap=self._process.poll)
+        """Ask its processes to end (SIGTERM), wait, kill what is left; return whether asking was enough."""
+        clean = _end(self.members, grace_s=grace_s, reap=self._process.poll)
         self._process.wait()
         _tell(self._guard, "well")
         self._guard.communicate()
@@ -156,48 +185,74 @@ def spawn(
 ) -> Service:
     """Start a program that keeps running; stdout and stderr go to ``log``.
 
-    When this process ends without `Service.stop`, even by SIGKILL, the program's group is killed.
+    When this process ends without `Service.stop`, even by SIGKILL, all processes of the service are killed.
 
     Raises ProcessError ``program-missing``.
     """
     words = tuple(str(word) for word in argv)
     log.parent.mkdir(parents=True, exist_ok=True)
+    mark = f"{_MARK}{secrets.token_hex(8)}"
+    marked = {**(os.environ if env is None else env), **_KEEP_ENVIRON, mark: "1"}
     guard = _guard()
     try:
         with log.open("ab") as out:
-            process = _start(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, out=out, err=out)
+            process = _start(words, cwd=cwd, env=marked, stdin=subprocess.DEVNULL, out=out, err=out)
     except BaseException:
         guard.communicate()
         raise
-    _tell(guard, str(process.pid))
-    return Service(argv=words, pid=process.pid, _process=process, _guard=guard)
+    _tell(guard, f"{process.pid} {mark}")
+    return Service(argv=words, pid=process.pid, mark=mark, _process=process, _guard=guard)
+
+
+def service_members(session: int, mark: str) -> list[int]:
+    """Return the live processes of a session, those whose environment holds the mark, and the children of all these.
+
+    A process escapes only if it leaves the session, loses its parent and wipes its environment as well.
+    """
+    table = _process_table()
+    members = {pid for pid, (_, its_session) in table.items() if its_session == session or _is_marked(pid, mark)}
+    while children := {pid for pid, (parent, _) in table.items() if parent in members and pid not in members}:
+        members |= children
+    return sorted(members)
 
 
 def session_members(session: int) -> list[int]:
     """Return the live (not zombie) processes whose session id is ``session``."""
-    found = []
+    return [pid for pid, (_, its_session) in _process_table().items() if its_session == session]
+
+
+def _process_table() -> dict[int, tuple[int, int]]:
+    """Return the parent and the session of every live process."""
+    table = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
             # comm may hold spaces and brackets: the fields start after the last ')'
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            if fields[0] not in {"Z", "X"} and int(fields[3]) == session:
-                found.append(int(entry.name))
-    return found
+            if fields[0] not in {"Z", "X"}:
+                table[int(entry.name)] = (int(fields[1]), int(fields[3]))
+    return table
 
 
-def end_session(session: int, *, grace_s: float, reap: Callable[[], object]) -> bool:
-    """End every process of a session; return whether SIGTERM was enough."""
+def _is_marked(pid: int, mark: str) -> bool:
+    with contextlib.suppress(OSError):
+        variables = Path(f"/proc/{pid}/environ").read_bytes()
+        return variables.startswith(f"{mark}=".encode()) or f"\0{mark}=".encode() in variables
+    return False
+
+
+def _end(members: Callable[[], list[int]], *, grace_s: float, reap: Callable[[], object]) -> bool:
+    """End processes, also those that come while they end; return whether SIGTERM was enough."""
     deadline = time.monotonic() + grace_s
-    _signal_all(session_members(session), signal.SIGTERM)
+    _signal_all(members(), signal.SIGTERM)
     while time.monotonic() < deadline:
         reap()
-        if not session_members(session):
+        if not members():
             return True
         time.sleep(0.05)
-    while members := session_members(session):
-        _signal_all(members, signal.SIGKILL)
+    while left := members():
+        _signal_all(left, signal.SIGKILL)
         reap()
         time.sleep(0.02)
     return False
@@ -224,7 +279,13 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 def _guard() -> subprocess.Popen[bytes]:
     """Start the process that outlives us for a moment; it reads a process group, then a word."""
     return subprocess.Popen(
-        ["/bin/sh", "-c", _GUARD], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        ["/bin/sh", "-c", _GUARD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # whoever ends a service that we run in must not end the guard: it is the one that ends what we started
+        env={name: value for name, value in os.environ.items() if not name.startswith(_MARK)},
     )
 
 

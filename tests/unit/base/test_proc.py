@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from sglforge.base import proc
 
 PYTHON = sys.executable
+ESCAPES = Path(__file__).parent / "escapes.py"
 
 
 def alive(pid: int) -> bool:
@@ -103,6 +105,64 @@ def test_a_service_that_ignores_the_request_is_killed_and_that_is_said(tmp_path:
         time.sleep(0.02)
     assert not service.stop(grace_s=0.3)
     assert service.poll() == -9
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_daemon_that_a_service_started_belongs_to_it(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    service = proc.spawn([PYTHON, ESCAPES, pid_file], log=tmp_path / "log")
+    wait_until(pid_file.exists)
+    daemon = int(pid_file.read_text())
+    # its parent ends a moment after it has written its pid
+    wait_until(lambda: daemon in service.members() and len(service.members()) == 2)
+    assert daemon not in proc.session_members(service.pid)
+    assert service.stop(grace_s=5)
+    assert not alive(daemon)
+    assert service.members() == []
+
+
+def test_two_services_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    one, other = (proc.spawn(["sleep", "60"], log=tmp_path / name) for name in ("one", "other"))
+    try:
+        wait_until(lambda: one.members() == [one.pid])
+        assert one.stop(grace_s=5)
+        assert other.members() == [other.pid]
+    finally:
+        other.stop(grace_s=5)
+
+
+def test_a_daemon_ends_when_who_started_the_service_is_killed(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = (
+        "import sys, time; from pathlib import Path; from sglforge.base import proc\n"
+        "proc.spawn([sys.executable, *sys.argv[2:]], log=Path(sys.argv[1])); time.sleep(60)\n"
+    )
+    with subprocess.Popen([PYTHON, "-c", script, str(tmp_path / "log"), str(ESCAPES), str(pid_file)]) as parent:
+        wait_until(pid_file.exists)
+        daemon = int(pid_file.read_text())
+        assert alive(daemon)
+        parent.kill()
+    wait_until(lambda: not alive(daemon))
+
+
+def test_a_service_of_a_service_ends_with_the_outer_one(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = (
+        "import sys, time; from pathlib import Path; from sglforge.base import proc\n"
+        "proc.spawn([sys.executable, *sys.argv[2:]], log=Path(sys.argv[1])); time.sleep(60)\n"
+    )
+    outer = proc.spawn([PYTHON, "-c", script, tmp_path / "inner", ESCAPES, pid_file], log=tmp_path / "outer")
+    wait_until(pid_file.exists)
+    daemon = int(pid_file.read_text())
+    assert daemon in outer.members()
+    outer.stop(grace_s=5)
+    assert not alive(daemon)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
