@@ -274,8 +274,9 @@ class Profile(FileModel):
         Field(description="rules of the target that this profile does not keep to, each with its reason"),
     ] = {}
     speculation: Annotated[Speculation | None, Field(description="speculative decoding; left out: none")] = None
-    start_timeout_s: Annotated[float, Field(description="longest wait until the server is ready, in seconds", gt=0)] = (
-        600.0
-    )
+    start_timeout_s: Annotated[
+        Annotated[float, Field(gt=0)] | None,
+        Field(description="longest wait until the server is ready, in seconds; left out: worked out from its weights"),
+    ] = None
     request_timeout_s: Annotated[float, Field(description="longest wait for one answer, in seconds", gt=0)] = 60.0
     smoke: Annotated[SmokeExpectations | None, Field(description="what smoke asks this model")] = None

@@ -6,6 +6,9 @@ import contextlib
 import socket
 from pathlib import Path
 
+from sglforge.errors import SmokeError
+from sglforge.smoke.serverlog import shorten
+
 LOOPBACK = "127.0.0.1"
 # SGLang 0.5.11 to 0.5.15 derive a second port, 10000 above, and refuse to start when there is none.
 HIGHEST_PORT = 55_535
@@ -35,7 +38,7 @@ def is_open(port: int) -> bool:
 
 def holder(port: int) -> int | None:
     """Return the pid of the process that listens on a port, None when /proc does not tell."""
-    inodes = {socket for socket, bound in _listeners(Path("/proc/net")).items() if bound == port}
+    inodes = {f"socket:[{inode}]" for inode, its_port in listening().items() if its_port == port}
     for process in Path("/proc").iterdir():
         if not (inodes and process.name.isdigit()):
             continue
@@ -45,9 +48,9 @@ def holder(port: int) -> int | None:
     return None
 
 
-def listening(pid: int) -> tuple[int, ...]:
+def listening_ports(pid: int) -> tuple[int, ...]:
     """Return the TCP ports that a process listens on, sorted; nothing when /proc does not tell."""
-    listeners = _listeners(Path(f"/proc/{pid}/net"))
+    listeners = {f"socket:[{inode}]": port for inode, port in listening(Path(f"/proc/{pid}/net")).items()}
     found = set()
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -57,6 +60,35 @@ def listening(pid: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def listening(tables: Path = Path("/proc/net")) -> dict[str, int]:
+    """Return the port of every listening TCP socket by the socket's inode.
+
+    proc_pid_net(5): local_address, st, inode.
+    """
+    found = {}
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for row in map(str.split, (tables / table).read_text().splitlines()[1:]):
+                if row[3] == _LISTEN:
+                    found[row[9]] = int(row[1].rpartition(":")[2], 16)
+    return found
+
+
+def taken(port: int) -> SmokeError:
+    """Return the error for a port that somebody else listens on."""
+    pid = holder(port)
+    return SmokeError(
+        code="port-taken",
+        message=f"port {port} is taken by {process(pid) if pid else 'a process that /proc does not show'}",
+        hint="stop that process, or take `port` out of the profile: smoke then finds a free one",
+    )
+
+
+def process(pid: int) -> str:
+    """Return a process with its command line, as people name it."""
+    return f"pid {pid} ({shorten(command_of(pid))})"
+
+
 def command_of(pid: int) -> str:
     """Return the command line of a process."""
     try:
@@ -64,18 +96,3 @@ def command_of(pid: int) -> str:
     except OSError:
         return "gone meanwhile"
     return words.replace(b"\0", b" ").decode(errors="replace").strip()
-
-
-def _listeners(tables: Path) -> dict[str, int]:
-    """Return the listening sockets as ``fd`` links name them, with their ports.
-
-    Columns as in proc_pid_net(5): local_address, st, inode.
-    """
-    found = {}
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in (tables / table).read_text().splitlines()[1:]:
-                row = line.split()
-                if row[3] == _LISTEN:
-                    found[f"socket:[{row[9]}]"] = int(row[1].rpartition(":")[2], 16)
-    return found

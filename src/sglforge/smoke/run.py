@@ -15,12 +15,13 @@ from sglforge.errors import Finding, Severity, SmokeError
 from sglforge.launch.render import LaunchScript, ServingEnvironment, render_bash
 from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import serverlog
+from sglforge.smoke.deadline import patience
 from sglforge.smoke.examine import Examination, examine
 from sglforge.smoke.interview import Interview, server_info, silent
 from sglforge.smoke.probes.catalog import select
 from sglforge.smoke.probes.lifecycle import STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.model import Probe, missing
-from sglforge.smoke.server import Patience, Progress, Server, Stopped, serving
+from sglforge.smoke.server import Progress, Server, Stopped, serving
 from sglforge.smoke.site import Site
 from sglforge.smoke.subject import Subject, of_profile
 from sglforge.smoke.transcript import Exchange, Observed, Role, Transcript
@@ -65,6 +66,7 @@ def run(
     bench = _Bench(
         profile=profile,
         subject=of_profile(profile, "cpu-logic" if target.kind == "cpu" else "gpu"),
+        target=target,
         environment=environment,
         catalog_root=catalog_root,
         tree=tree,
@@ -110,6 +112,7 @@ class _Bench:
 
     profile: Profile
     subject: Subject
+    target: Target
     environment: ServingEnvironment
     catalog_root: Path
     tree: ServedTree | None
@@ -138,8 +141,12 @@ class _Bench:
             folder=self.record.folder,
             log=self.log(role),
             pinned_port=profile.port if "port" in profile.model_fields_set else None,
-            patience=Patience(
-                start_s=profile.start_timeout_s, request_s=profile.request_timeout_s, stop_s=self.stop_grace_s
+            patience=patience(
+                profile,
+                self.target,
+                catalog_root=self.catalog_root,
+                stop_s=self.stop_grace_s,
+                speculation=role == "profile",
             ),
             progress=lambda note: self.progress(f"{role} server: {note}"),
         )

@@ -1,64 +1,15 @@
-"""What the log of a server says: what it waits for, which exceptions it met, how it ends."""
+"""What the log of a server says: which exceptions it met, how it ends."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 TRACEBACK = "Traceback (most recent call last):"
 TAIL_LINES = 20
 _LINE_LIMIT = 300
 
-# The newest line that matches tells what the server does now (wordings of SGLang 0.5.9 to 0.5.23).
-_PHASES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), phase)
-    for pattern, phase in (
-        (r"sglforge: starting profile", "importing SGLang"),
-        (r"server_args=", "starting the scheduler"),
-        (r"Init (parallel|torch distributed) begin", "starting workers"),
-        (r"Load weight begin", "loading weights"),
-        (r"[Ll]oading .*shards: +(\d+)% ", r"loading weights, \1 %"),
-        (r"Load weight end", "allocating the KV cache"),
-        (r"[Cc]apture .*graph.*(begin|bs)", "capturing graphs"),
-        (r"(ninja|nvcc|JIT).*(compil|build)", "compiling kernels"),
-        (r"Application startup complete", "warming up"),
-    )
-)
 _COMPLAINT = re.compile(r"\b(error|fatal|exception|killed|not found|refused)\b", re.IGNORECASE)
-
-
-@dataclass(slots=True, kw_only=True)
-class LogFollower:
-    """Read a growing log and keep what it waits for."""
-
-    path: Path
-    phase: str = "starting"
-    _offset: int = 0
-    _rest: str = field(default="")
-
-    def update(self) -> str:
-        """Read what is new and return the phase that the server is in."""
-        try:
-            with self.path.open("rb") as stream:
-                stream.seek(self._offset)
-                new = stream.read()
-        except FileNotFoundError:
-            return self.phase
-        self._offset += len(new)
-        # progress bars return the carriage instead of ending the line
-        *lines, self._rest = re.split(r"[\r\n]", self._rest + new.decode(errors="replace"))
-        for line in lines:
-            self.phase = phase_of(line) or self.phase
-        return self.phase
-
-
-def phase_of(line: str) -> str | None:
-    """Return what a server does that has just printed this line, None when the line does not tell."""
-    for pattern, phase in _PHASES:
-        if match := pattern.search(line[:_LINE_LIMIT]):
-            return match.expand(phase) if "\\" in phase else phase
-    return None
 
 
 def read(path: Path) -> str:

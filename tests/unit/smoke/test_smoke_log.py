@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sglforge.smoke.serverlog import TAIL_LINES, LogFollower, cause, exceptions, phase_of, read, tail
+from sglforge.smoke.serverlog import TAIL_LINES, cause, exceptions, read, tail
 
 # The end of a real log: speculation with overlap on a machine without a Triton driver.
 DEATH = """\
@@ -20,41 +20,6 @@ RuntimeError: 0 active drivers ([]). There should only be one.
 
 [2026-11-30 03:17:10] SIGQUIT received. signum=None, frame=None. It usually means one child failed.
 """
-
-
-@pytest.mark.parametrize(
-    ("line", "phase"),
-    [
-        ("[2026-11-30 03:15:20] server_args={'model_path': 'x'}", "starting the scheduler"),
-        ("[2026-11-30 03:15:50] Init torch distributed begin.", "starting workers"),
-        ("[2026-11-30 03:15:51] Load weight begin. avail mem=21.07 GB", "loading weights"),
-        ("Multi-thread loading shards:  50% Completed | 1/2 [00:00<?, ?it/s]", "loading weights, 50 %"),
-        ("Loading safetensors checkpoint shards:   7% Completed | 1/14", "loading weights, 7 %"),
-        ("[2026-11-30 03:15:51] Load weight end. elapsed=0.01 s", "allocating the KV cache"),
-        ("[2026-11-30 03:15:51] Capture decode CUDA graph begin. avail mem=1 GB", "capturing graphs"),
-        ("[2026-11-30 03:15:52] INFO:     Application startup complete.", "warming up"),
-        ('[2026-11-30 03:15:52] INFO:     127.0.0.1:4 - "GET /model_info HTTP/1.1" 200 OK', None),
-        ("", None),
-    ],
-)
-def test_lines_tell_what_the_server_does(line: str, phase: str | None) -> None:
-    assert phase_of(line) == phase
-
-
-def test_a_growing_log_is_followed(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    follower = LogFollower(path=path)
-    assert follower.update() == "starting"
-    with path.open("w") as log:
-        log.write("Load weight be")
-        log.flush()
-        assert follower.update() == "starting"
-        log.write("gin.\n")
-        log.flush()
-        assert follower.update() == "loading weights"
-        log.write("\rloading shards:  10% Completed\rloading shards:  60% Completed\r")
-        log.flush()
-        assert follower.update() == "loading weights, 60 %"
 
 
 def test_a_traceback_is_named_by_its_last_line() -> None:

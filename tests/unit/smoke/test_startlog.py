@@ -13,7 +13,9 @@ from sglforge.smoke.startlog import WORDINGS, StartLog, Step, step_of
 def bar(title: str, done: int, total: int) -> str:
     """Return a bar as tqdm draws it."""
     share = done * 100 // total
-    return f"{title}: {share:3d}%|{'█' * (share // 10)}{' ' * (10 - share // 10)}| {done}/{total} [00:01<00:09,  1.0it/s]"
+    return (
+        f"{title}: {share:3d}%|{'█' * (share // 10)}{' ' * (10 - share // 10)}| {done}/{total} [00:01<00:09,  1.0it/s]"
+    )
 
 
 def counted(name: str, done: int, total: int, unit: str) -> Step:

@@ -112,7 +112,7 @@ def observe_process(pid: int) -> Process | None:
         command=ports.command_of(pid),
         rss=rss,
         pss=pss,
-        ports=ports.listening(pid),
+        ports=ports.listening_ports(pid),
     )
 
 

@@ -57,6 +57,9 @@ def _judge_stopped(observed: Observed) -> Judgement:
             "seconds": round(stopped.seconds, 2),
             "status": stopped.status,
             "orphans": list(stopped.orphans),
+            "ports": list(stopped.ports),
+            "shared_memory": [str(segment) for segment in stopped.shared_memory],
+            "shared_memory_of_others": [str(segment) for segment in stopped.perhaps],
         }
         for name, stopped in observed.stops
     }
@@ -67,13 +70,19 @@ def _judge_stopped(observed: Observed) -> Judgement:
             fault = f"did not end within {stopped.seconds:.0f} s of SIGTERM and was killed"
         elif stopped.orphans:
             fault = f"ended but left {len(stopped.orphans)} process(es) behind: {'; '.join(stopped.orphans)}"
+        elif stopped.left_behind:
+            fault = f"ended but left shared memory behind: {', '.join(map(str, stopped.left_behind))}"
+        elif stopped.ports:
+            fault = f"ended, but something still listened on its port {', '.join(map(str, stopped.ports))}"
         else:
             fault = "ended, but something still listens on its port"
         return failed("server-stop-unclean", f"the {name} server {fault}", "what was left is ended now", **evidence)
     if any(stopped.ended_before for _, stopped in observed.stops):
         return skipped("a server had already ended by itself; nothing of it was left", **evidence)
     slowest = max((stopped.seconds for _, stopped in observed.stops), default=0.0)
-    return passed(f"SIGTERM was enough ({slowest:.1f} s); no process left, port closed", **evidence)
+    leaks = {segment.known_leak for _, stopped in observed.stops for segment in stopped.shared_memory}
+    known = f"; removed a known leak: {'; '.join(filter(None, leaks))}" if leaks else ""
+    return passed(f"SIGTERM was enough ({slowest:.1f} s); no process left, ports closed{known}", **evidence)
 
 
 STARTED = Probe(
@@ -90,7 +99,7 @@ ALIVE_AFTER = Probe(
 )
 STOPS_CLEAN = Probe(
     name="stops-clean",
-    proves="SIGTERM ends the server, its children and its port",
+    proves="SIGTERM ends the server, its children, its ports and its shared memory",
     needs=(Need.OWN,),
     judge=_judge_stopped,
 )
