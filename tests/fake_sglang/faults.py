@@ -13,6 +13,7 @@ from difflib import get_close_matches
 
 FAULTS: Mapping[str, str] = {
     # at the start
+    "stuck": "the start waits for something that never comes",
     "dies-at-start": "a patch reads a threshold that the class lacks: the process ends during start",
     "control-dies": "the same, only on a server without speculation",
     "traceback": "an exception in a worker's __init__ is caught and logged; the server comes up without what was set",
@@ -93,6 +94,9 @@ FAULTS: Mapping[str, str] = {
     "ignores-sigterm": "a shutdown that waits for a thread that never ends",
     "slow-stop": "no fault: a shutdown of three seconds",
     "leaves-a-child": "a helper process survives its parent",
+    "leaves-a-daemon": "a helper process leaves its session, as daemons do, and survives",
+    "leaves-shared-memory": "a segment of shared memory that nobody removes",
+    "known-leak": "SGLang 0.5.13 to 0.5.23 leave their segment of loads behind",
 }  # fmt: skip
 _PORT = re.compile(r"loses-port-(\d+)")
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nAttributeError: no threshold\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
 import uvicorn.config
@@ -19,10 +21,11 @@ import uvicorn.server
 from fake_sglang import log
 from fake_sglang.app import Application
 from fake_sglang.engine import Engine
-from fake_sglang.faults import TRACEBACK
+from fake_sglang.faults import TRACEBACK, Faults
 from fake_sglang.options import Options, parse
 
 _SLOW_STOP_S = 3.0
+_VIEWS: list[mmap.mmap] = []
 
 
 class Server(uvicorn.server.Server):
@@ -63,8 +66,9 @@ def _start(options: Options) -> None:
     if "dies-at-start" in faults or ("control-dies" in faults and options.algorithm is None):
         log.raised(TRACEBACK)
         sys.exit(3)
-    if "leaves-a-child" in faults:
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    _leave_behind(faults)
+    if "stuck" in faults:
+        time.sleep(600)
     log.line("Load weight begin. avail mem=8.00 GB")
     if faults.any_of("traceback", "swallowed-init"):
         log.raised(TRACEBACK)
@@ -73,6 +77,22 @@ def _start(options: Options) -> None:
         f"max_total_num_tokens={options.max_total_tokens}, max_running_requests={options.max_running_requests}, "
         f"context_len={options.context_length}"
     )
+
+
+def _leave_behind(faults: Faults) -> None:
+    """Make what survives the server's end."""
+    if "leaves-a-child" in faults:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    if "leaves-a-daemon" in faults and os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    for fault, name in (("leaves-shared-memory", "fake-server-{}"), ("known-leak", "sglang_loads_fake_{}.shm")):
+        if fault in faults:
+            with Path("/dev/shm", name.format(os.getpid())).open("w+b") as stream:
+                stream.truncate(4096)
+                _VIEWS.append(mmap.mmap(stream.fileno(), 4096))
 
 
 def _stopping(options: Options) -> Callable[[int, FrameType | None], None]:

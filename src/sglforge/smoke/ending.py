@@ -141,7 +141,8 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _cause(
         "port",
-        r"[Aa]ddress already in use|Port is already in use|is not available in \d+ seconds|is used by a process already",
+        r"[Aa]ddress already in use|Port is already in use|is not available in \d+ seconds"
+        r"|is used by a process already",
         "a port that it needs is taken",
         "ss -ltnp shows who listens; another server may still be ending",
     ),
@@ -238,7 +239,8 @@ def explain(status: int, text: str, *, oom_kills: int = 0) -> Ending:
         )
     cause = serverlog.cause(text)
     return Ending(
-        name="unknown", sentence=f"no known cause; its last complaint is {cause}" if cause else "it did not say why"
+        name="unknown",
+        sentence=f"no known cause; the last complaint in its log is {cause}" if cause else "it did not say why",
     )
 
 
@@ -304,9 +306,17 @@ def _message(lines: Sequence[str], start: int) -> tuple[int, str] | None:
 
 
 def _complaints(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the last lines, the last one first: where nothing was raised, one of them says why."""
+    """Yield the last lines, the last one first: where nothing was raised, one of them says why.
+
+    What two different steps came behind was survived, as in a chain.
+    """
+    after: set[str] = set()
     for number in range(len(lines), max(0, len(lines) - _TAIL), -1):
         line = lines[number - 1]
+        if step := step_of(line):
+            after.add(step.name)
+        if len(after) > 1:
+            return
         if not _GOES_ON.search(line) and (_FAULT.search(line) or not _LOGGED.match(line)):
             yield number, line
 

@@ -90,9 +90,9 @@ def process(pid: int) -> str:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line of a process."""
+    """Return the command line of a process, in one line."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return "gone meanwhile"
-    return words.replace(b"\0", b" ").decode(errors="replace").strip()
+    return " ".join(words.replace(b"\0", b" ").decode(errors="replace").split())

@@ -294,7 +294,9 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "memory-grows": used_tokens,
 }
 # How these end is seen on a real process only.
-ENDS = {"ignores-sigterm", "slow-stop", "leaves-a-child"}
+ENDS = {
+    "ignores-sigterm", "slow-stop", "leaves-a-child", "leaves-a-daemon", "leaves-shared-memory", "known-leak", "stuck",
+}  # fmt: skip
 
 
 def nan_together(lab: Lab) -> bool:

@@ -24,7 +24,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile, Speculation, Target
 from sglforge.errors import ConfigError, RenderError, Severity, SmokeError
 from sglforge.launch.threshold import ServedTree
-from sglforge.smoke import ports
+from sglforge.smoke import activity, deadline, ports
 from sglforge.smoke import server as servers
 from sglforge.smoke.probes.catalog import PROBES
 from sglforge.smoke.run import run
@@ -170,6 +170,8 @@ FAULTS: dict[str, dict[str, str]] = {
     "dies-in-decode": {"facts": "server-died", "alive-after": "server-died-after-success"},
     "dies-after-json": {"alive-after": "server-died-after-success"},
     "leaves-a-child": {"stops-clean": "server-stop-unclean"},
+    "leaves-a-daemon": {"stops-clean": "server-stop-unclean"},
+    "leaves-shared-memory": {"stops-clean": "server-stop-unclean"},
 }
 
 
@@ -378,6 +380,38 @@ def test_a_changed_environment_is_refused(bench: Bench) -> None:
     assert "has changed" in report.findings[0].message
 
 
+def test_a_leak_of_every_server_is_told_and_not_held_against_it(bench: Bench) -> None:
+    report = bench.run(make_profile("known-leak"), probes=["stops-clean"])
+    assert report.verdict == "pass"
+    assert "removed a known leak" in report.probes[0].message
+    evidence = json.loads(json.dumps(report.probes[0].evidence))
+    (leak,) = evidence["profile"]["shared_memory"]
+    assert leak.startswith("sglang_loads_fake_")
+    assert not Path("/dev/shm", leak.split()[0]).exists()
+
+
+def test_shared_memory_that_is_left_is_named(bench: Bench) -> None:
+    report = bench.run(make_profile("leaves-shared-memory"), probes=["stops-clean"])
+    assert "shared memory behind: fake-server-" in report.findings[0].message
+
+
+def test_a_server_that_does_nothing_is_stuck_before_the_deadline(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "STUCK_S", 2.0)
+    monkeypatch.setattr(activity, "SAMPLE_S", 0.5)
+    start = time.monotonic()
+    report = bench.run(make_profile("stuck", start_timeout_s=None))
+    assert failures(report) == {"started": "server-start-stuck"}
+    assert "starting its processes" in report.findings[0].message
+    assert time.monotonic() - start < 60
+    assert survivors(tmp_path) == []
+
+
+def test_without_a_timeout_a_sound_server_has_the_time_that_its_weights_allow(bench: Bench) -> None:
+    assert bench.run(make_profile(start_timeout_s=None), probes=["facts"]).verdict == "pass"
+
+
 @pytest.mark.parametrize("when", ["control server: starting", "profile server: facts", "stopping"])
 def test_nothing_survives_an_interruption(bench: Bench, tmp_path: Path, when: str) -> None:
     def interrupt(note: str) -> None:
@@ -402,7 +436,7 @@ def test_a_server_that_is_deaf_before_it_is_ready_is_not_waited_for(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("fault", ["leaves-a-child", "ignores-sigterm"])
+@pytest.mark.parametrize("fault", ["leaves-a-child", "leaves-a-daemon", "ignores-sigterm"])
 def test_nothing_survives_our_own_death(tmp_path: Path, number: signal.Signals, fault: str) -> None:
     log = tmp_path / "driver.log"
     paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
