@@ -158,7 +158,14 @@ CAUSES: tuple[Cause, ...] = (
         "this CPU lacks an instruction that the server uses",
         "nox -s doctor; build on this machine, or take wheels for an older CPU",
     ),
+    _cause(
+        "bus-error",
+        r"\bBus error\b|exit code: -7\b",
+        "it touched memory that could not be provided, most often because /dev/shm is full",
+        "df -h /dev/shm; in a container raise its size (--shm-size)",
+    ),
 )
+_BY_SIGNAL = {signal.SIGILL: "illegal-instruction", signal.SIGBUS: "bus-error"}
 # What others raise because a process of the server has died already.
 _CONSEQUENCE = re.compile(
     r"scheduler (?:died|is dead)|Rank \d+ scheduler|^EOFError|^BrokenPipeError|^ConnectionResetError"
@@ -223,8 +230,9 @@ def explain(status: int, text: str, *, oom_kills: int = 0) -> Ending:
     for number, message in raised or tuple(_complaints(lines)):
         if ending := _known(message, number, lines):
             return ending
-    if status in {-signal.SIGILL, 128 + signal.SIGILL}:
-        return Ending(name="illegal-instruction", sentence=CAUSES[-1].sentence, then=CAUSES[-1].then)
+    for cause in CAUSES:
+        if any(cause.name == name and status in {-number, 128 + number} for number, name in _BY_SIGNAL.items()):
+            return Ending(name=cause.name, sentence=cause.sentence, then=cause.then)
     if raised:
         number, message = raised[0]
         last = serverlog.shorten(message.splitlines()[0])
@@ -237,11 +245,9 @@ def explain(status: int, text: str, *, oom_kills: int = 0) -> Ending:
             sentence="it was killed and did not say why; perhaps the kernel ran out of memory",
             then="dmesg | grep -i oom",
         )
-    cause = serverlog.cause(text)
-    return Ending(
-        name="unknown",
-        sentence=f"no known cause; the last complaint in its log is {cause}" if cause else "it did not say why",
-    )
+    complaint = serverlog.cause(text)
+    said = f"no known cause; the last complaint in its log is {complaint}" if complaint else "it did not say why"
+    return Ending(name="unknown", sentence=said)
 
 
 def _known(message: str, number: int, lines: Sequence[str]) -> Ending | None:

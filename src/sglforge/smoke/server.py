@@ -47,7 +47,9 @@ class Stopped:
 
     @property
     def left_behind(self) -> tuple[Segment, ...]:
-        """The shared memory that not every server of that SGLang leaves."""
+        """The shared memory that it should have removed: a known leak is not its fault, nor what a crash leaves."""
+        if self.ended_before or self.forced:
+            return ()
         return tuple(segment for segment in self.shared_memory if not segment.known_leak)
 
     @property
@@ -68,7 +70,7 @@ class Server:
     seconds_to_ready: float
     stop_s: float
     ready_log: str
-    watch: Watch
+    watch: Watch | None = None
 
     def ask(self, request: Request, *, timeout_s: float) -> Answer:
         """Send a request."""

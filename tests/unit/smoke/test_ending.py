@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sglforge.smoke.ending import CAUSES, describe, explain
 from sglforge.smoke.oom import oom_kills
@@ -73,6 +75,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (raised("ValueError: nccl at 9 is not available in 30 seconds. it"), "port", "taken"),
     (raised("PermissionError: [Errno 13] Permission denied: '/root/x'"), "permission", "/root/x"),
     ("a.sh: line 3: 12 Illegal instruction     python\n", "illegal-instruction", "CPU"),
+    ("a.sh: line 3: 12 Bus error     python\n", "bus-error", "/dev/shm"),
 ]
 
 
@@ -135,6 +138,20 @@ def test_an_unknown_cause_is_said_to_be_one() -> None:
     assert explain(1, "").name == "unknown"
 
 
+@given(
+    status=st.integers(-64, 255),
+    parts=st.lists(
+        st.sampled_from([log for log, _, _ in KNOWN] + SURVIVED + ["Traceback (most recent call last):", "\n"])
+    ),
+)
+def test_any_log_has_an_ending_whose_evidence_is_in_it(status: int, parts: list[str]) -> None:
+    log = "".join(parts)
+    ending = explain(status, log)
+    assert ending.sentence
+    if ending.line is not None:
+        assert ending.evidence in log.splitlines()[ending.line - 1]
+
+
 def test_a_kill_is_the_kernels_only_where_it_counted_one() -> None:
     assert explain(-9, "x\n", oom_kills=1).name == "oom-kill"
     assert explain(-9, "x\n").name == "killed"
@@ -166,8 +183,8 @@ def test_a_status_is_put_into_words(status: int | None, words: str) -> None:
 def test_a_real_process_that_is_killed(number: signal.Signals) -> None:
     done = subprocess.run([sys.executable, "-c", f"import os; os.kill(os.getpid(), {number.value})"], check=False)
     assert describe(done.returncode).startswith(f"killed by {number.name} (")
-    expected = "illegal-instruction" if number == signal.SIGILL else "killed" if number == signal.SIGKILL else "unknown"
-    assert explain(done.returncode, "").name == expected
+    expected = {signal.SIGILL: "illegal-instruction", signal.SIGKILL: "killed", signal.SIGBUS: "bus-error"}
+    assert explain(done.returncode, "").name == expected[number]
 
 
 @pytest.mark.parametrize(

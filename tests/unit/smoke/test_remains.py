@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -197,3 +198,16 @@ def test_without_shared_memory_there_is_nothing_to_find(tmp_path: Path) -> None:
     watch = Watch(shm=tmp_path / "none")
     watch.look([os.getpid(), 2**22 + 1])
     assert watch.clear().removed == ()
+
+
+def test_what_a_crash_leaves_is_removed_and_not_called_untidy(tmp_path: Path, name: str) -> None:
+    log, port, watch = tmp_path / "log", ports.free_port(), Watch()
+    service = proc.spawn([sys.executable, "-c", SERVER, name, str(port), "leave"], log=log)
+    wait_until(lambda: "up" in log.read_text())
+    watch.look(service.members())
+    os.kill(service.pid, signal.SIGKILL)
+    wait_until(lambda: service.poll() is not None)
+    stopped = stop(service, port, grace_s=5.0, watch=watch)
+    assert (stopped.ended_before, stopped.clean) == (True, True)
+    assert names(stopped.shared_memory) == [name]
+    assert not (FOLDER / name).exists()

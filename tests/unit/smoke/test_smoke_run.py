@@ -380,6 +380,22 @@ def test_a_changed_environment_is_refused(bench: Bench) -> None:
     assert "has changed" in report.findings[0].message
 
 
+def test_an_early_exit_is_explained(bench: Bench) -> None:
+    finding = bench.run(make_profile("out-of-memory")).findings[0]
+    assert finding.code == "server-died"
+    assert "exit status 1: the GPU ran out of memory" in finding.message
+    assert "nvidia-smi" in finding.hint
+    (evidence,) = [line for line in finding.detail if line.startswith("evidence: ")]
+    log, line, text = evidence.removeprefix("evidence: ").split(":", 2)
+    assert Path(log).read_text().splitlines()[int(line) - 1] == text.strip()
+    assert "CUDA out of memory" in text
+
+
+def test_an_early_exit_of_unknown_cause_is_said_to_be_one(bench: Bench) -> None:
+    finding = bench.run(make_profile("dies-at-start")).findings[0]
+    assert "exit status 3: no known cause; its last exception is AttributeError: no threshold" in finding.message
+
+
 def test_a_leak_of_every_server_is_told_and_not_held_against_it(bench: Bench) -> None:
     report = bench.run(make_profile("known-leak"), probes=["stops-clean"])
     assert report.verdict == "pass"

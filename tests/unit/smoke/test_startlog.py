@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sglforge.smoke.startlog import WORDINGS, StartLog, Step, step_of
 
@@ -186,6 +188,25 @@ def test_a_second_bar_of_the_same_kind_is_progress(follower: Follower) -> None:
     assert follower.log.progress == 6.0
     follower.after(1, "\r" + bar(title, 2, 2))
     assert follower.log.progress == 6.0
+
+
+@given(data=st.data())
+def test_it_does_not_matter_in_which_pieces_a_log_comes(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    lines = data.draw(st.lists(st.sampled_from([line for line, _ in LINES]), max_size=12))
+    ends = data.draw(st.lists(st.sampled_from(["\n", "\r"]), min_size=len(lines), max_size=len(lines)))
+    content = "".join(line + end for line, end in zip(lines, ends, strict=True)).encode()
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(content)), max_size=8)))
+    folder = tmp_path_factory.mktemp("log")
+    (folder / "whole").write_bytes(content)
+    whole, pieces = (StartLog(path=folder / name, clock=lambda: 0.0) for name in ("whole", "pieces"))
+    whole.update()
+    with (folder / "pieces").open("ab", buffering=0) as stream:
+        for start, end in zip([0, *cuts], [*cuts, len(content)], strict=True):
+            stream.write(content[start:end])
+            pieces.update()
+    assert pieces.step == whole.step
 
 
 def test_a_long_line_and_broken_text_are_no_trouble(tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ def _judge_stopped(observed: Observed) -> Judgement:
     if any(stopped.ended_before for _, stopped in observed.stops):
         return skipped("a server had already ended by itself; nothing of it was left", **evidence)
     slowest = max((stopped.seconds for _, stopped in observed.stops), default=0.0)
-    leaks = {segment.known_leak for _, stopped in observed.stops for segment in stopped.shared_memory}
-    known = f"; removed a known leak: {'; '.join(filter(None, leaks))}" if leaks else ""
+    leaks = {why for _, stopped in observed.stops for segment in stopped.shared_memory if (why := segment.known_leak)}
+    known = f"; removed a known leak: {'; '.join(sorted(leaks))}" if leaks else ""
     return passed(f"SIGTERM was enough ({slowest:.1f} s); no process left, ports closed{known}", **evidence)
 
 
