@@ -21,6 +21,7 @@ from sglforge.smoke.server import stop
 ROUNDS = 3
 POLL_S = 0.05
 STOP_S = 20.0
+LONGEST_START_S = 600.0
 PLAIN, SPECULATIVE = "plain", "speculative"
 
 
@@ -52,7 +53,7 @@ def _start(profile: Profile, environment: Environment, folder: Path, setting: Se
     script = render_bash(profile.model_copy(update={"port": port}), environment=environment, catalog_root=ROOT)
     path = folder / script.name
     files.write_text(path, script.text, mode=0o755)
-    log, deadline = folder / "server.log", profile.start_timeout_s
+    log, deadline = folder / "server.log", profile.start_timeout_s or LONGEST_START_S
     log.unlink(missing_ok=True)
     start = time.perf_counter()
     server = proc.spawn([path], log=log, env=setting.environment)

@@ -114,10 +114,15 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _cause(
         "model-incomplete",
-        r"does not appear to have a file named (?P<file>[\w./-]+)|no file named (?P<other>[\w./-]+)"
-        r"|Cannot find any model weights with `?(?P<folder>[^`\n]+)`?",
-        "the model folder is not complete: {file}{other}{folder} is not there",
+        r"does not appear to have a file named (?P<file>[\w./-]+)|no file named (?P<other>[\w./-]+)",
+        "the model folder is not complete: {file}{other} is not there",
         "compare the folder with where it came from; `model` in the profile must name the folder with config.json",
+    ),
+    _cause(
+        "model-incomplete",
+        r"Cannot find any model weights with `?(?P<folder>[^`\n]+)`?",
+        "there are no weights in {folder}",
+        "compare the folder with where it came from: a Git LFS pointer is no weight, nor is an index without its shards",
     ),
     _cause(
         "model-missing",
