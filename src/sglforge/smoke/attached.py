@@ -17,7 +17,8 @@ from sglforge.smoke.generation import generation, greedy
 from sglforge.smoke.interview import Interview, server_info
 from sglforge.smoke.openai import translated
 from sglforge.smoke.probes.catalog import select
-from sglforge.smoke.server import HEALTH_TIMEOUT_S, Progress
+from sglforge.smoke.server import Progress
+from sglforge.smoke.starting import HEALTH_TIMEOUT_S
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Transcript
 from sglforge.smoke.verdict import Scope, SmokeReport

@@ -122,7 +122,7 @@ CAUSES: tuple[Cause, ...] = (
         "model-incomplete",
         r"Cannot find any model weights with `?(?P<folder>[^`\n]+)`?",
         "there are no weights in {folder}",
-        "compare the folder with where it came from: a Git LFS pointer is no weight, nor is an index without its shards",
+        "compare the folder with where it came from: it needs the weights themselves beside their index",
     ),
     _cause(
         "model-missing",
@@ -242,7 +242,7 @@ def explain(status: int, text: str, *, oom_kills: int = 0) -> Ending:
         number, message = raised[0]
         last = serverlog.shorten(message.splitlines()[0])
         return Ending(
-            name="unknown", sentence=f"no known cause; its last exception is {last}", evidence=last, line=number
+            name="unknown", sentence="no known cause, but this is its last exception", evidence=last, line=number
         )
     if killed:
         return Ending(

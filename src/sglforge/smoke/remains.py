@@ -17,10 +17,8 @@ SHM = Path("/dev/shm")  # noqa: S108 - not a temporary folder of ours: it is loo
 _SYSV = Path("/proc/sysvipc/shm")
 _IPC_RMID = 0
 
-# What upstream never removes: name, and where that was read.
-KNOWN_LEAKS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"sglang_loads_.+\.shm"), "SGLang 0.5.13 to 0.5.23 leave one of 16 KiB for each rank at every stop"),
-)
+# What upstream never removes at a stop: SGLang 0.5.13 to 0.5.23, one file of 16 KiB for each rank.
+_KNOWN_LEAKS = (re.compile(r"sglang_loads_.+\.shm"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +34,9 @@ class Segment:
         return f"{self.name} ({self.size} bytes)"
 
     @property
-    def known_leak(self) -> str | None:
-        """Where it comes from if every server of that version leaves it."""
-        return next((why for pattern, why in KNOWN_LEAKS if pattern.fullmatch(self.name)), None)
+    def known_leak(self) -> bool:
+        """Whether every server of that SGLang leaves it."""
+        return any(pattern.fullmatch(self.name) for pattern in _KNOWN_LEAKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

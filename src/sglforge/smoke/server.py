@@ -17,7 +17,7 @@ from sglforge.smoke import ports, serverlog
 from sglforge.smoke.client import Answer, Request, send
 from sglforge.smoke.deadline import Patience
 from sglforge.smoke.ending import describe
-from sglforge.smoke.remains import Remains, Segment, Watch
+from sglforge.smoke.remains import Remains, Watch
 from sglforge.smoke.starting import HEALTH_TIMEOUT_S, Start
 
 Progress = Callable[[str], None]
@@ -31,8 +31,9 @@ UNREADY_STOP_S = 5.0
 class Stopped:
     """How a server ended when it was asked to: what was left of it is gone now.
 
-    ``shared_memory`` was the server's and has been removed; ``perhaps`` came while it ran, may be somebody else's, and
-    stays; ``ports`` are those that something still listened on when its first process had ended.
+    Of shared memory, names and sizes: ``shared_memory`` was the server's and has been removed; ``known_leaks`` too, but
+    every server of that SGLang leaves it; ``perhaps`` came while it ran, may be somebody else's, and stays. ``ports``
+    are those that something still listened on when its first process had ended.
     """
 
     seconds: float
@@ -41,21 +42,20 @@ class Stopped:
     forced: bool
     orphans: tuple[str, ...]
     port_open: bool
-    shared_memory: tuple[Segment, ...] = ()
-    perhaps: tuple[Segment, ...] = ()
+    shared_memory: tuple[str, ...] = ()
+    known_leaks: tuple[str, ...] = ()
+    perhaps: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
 
     @property
-    def left_behind(self) -> tuple[Segment, ...]:
-        """The shared memory that it should have removed: a known leak is not its fault, nor what a crash leaves."""
-        if self.ended_before or self.forced:
-            return ()
-        return tuple(segment for segment in self.shared_memory if not segment.known_leak)
+    def untidy(self) -> bool:
+        """Whether it left shared memory that it had the time to remove."""
+        return bool(self.shared_memory) and not (self.ended_before or self.forced)
 
     @property
     def clean(self) -> bool:
         """Whether SIGTERM to its first process was all it took."""
-        return not (self.forced or self.orphans or self.port_open or self.ports or self.left_behind)
+        return not (self.forced or self.orphans or self.port_open or self.ports or self.untidy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +191,9 @@ def stop(service: proc.Service, port: int, *, grace_s: float, watch: Watch | Non
         forced=forced,
         orphans=orphans,
         port_open=ports.is_open(port),
-        shared_memory=remains.removed,
-        perhaps=remains.perhaps,
+        shared_memory=tuple(str(segment) for segment in remains.removed if not segment.known_leak),
+        known_leaks=tuple(str(segment) for segment in remains.removed if segment.known_leak),
+        perhaps=tuple(map(str, remains.perhaps)),
         ports=left or remains.ports,
     )
 

@@ -154,11 +154,11 @@ def _died(status: int, port: int, log: Path, kills: int) -> SmokeError:
             else "nox -s build",
             log=str(log),
         )
-    evidence = {"evidence": f"{log}:{ending.line}: {ending.evidence}"} if ending.line else {}
+    where = f" ({log.name}, line {ending.line}: {ending.evidence})" if ending.line else ""
     return SmokeError(
         code="server-died",
-        message=f"the server ended before it was ready, {describe(status)}: {ending.sentence}",
-        context={"cause": ending.name, **evidence, "log": "\n".join(serverlog.tail(text))},
+        message=f"the server ended before it was ready, {describe(status)}: {ending.sentence}{where}",
+        context={"cause": ending.name, "log": "\n".join(serverlog.tail(text))},
         hint=ending.then or f"read {log}",
         log=str(log),
     )

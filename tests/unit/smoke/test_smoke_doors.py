@@ -14,9 +14,10 @@ from sglforge.cli import run as cli
 from sglforge.config.model import Profile
 from sglforge.errors import ConfigError, SmokeError
 from sglforge.smoke import attached
+from sglforge.smoke.deadline import Patience
 from sglforge.smoke.judging import judge_again
 from sglforge.smoke.ports import free_port
-from sglforge.smoke.server import Patience, serving
+from sglforge.smoke.server import serving
 from sglforge.smoke.transcript import transcript_of
 from sglforge.smoke.verdict import SmokeReport
 

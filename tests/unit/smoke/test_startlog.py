@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sglforge.smoke.startlog import WORDINGS, StartLog, Step, step_of
@@ -190,6 +190,7 @@ def test_a_second_bar_of_the_same_kind_is_progress(follower: Follower) -> None:
     assert follower.log.progress == 6.0
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_it_does_not_matter_in_which_pieces_a_log_comes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

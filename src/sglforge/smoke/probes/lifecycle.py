@@ -58,8 +58,9 @@ def _judge_stopped(observed: Observed) -> Judgement:
             "status": stopped.status,
             "orphans": list(stopped.orphans),
             "ports": list(stopped.ports),
-            "shared_memory": [str(segment) for segment in stopped.shared_memory],
-            "shared_memory_of_others": [str(segment) for segment in stopped.perhaps],
+            "shared_memory": list(stopped.shared_memory),
+            "known_leaks": list(stopped.known_leaks),
+            "perhaps_of_others": list(stopped.perhaps),
         }
         for name, stopped in observed.stops
     }
@@ -70,8 +71,8 @@ def _judge_stopped(observed: Observed) -> Judgement:
             fault = f"did not end within {stopped.seconds:.0f} s of SIGTERM and was killed"
         elif stopped.orphans:
             fault = f"ended but left {len(stopped.orphans)} process(es) behind: {'; '.join(stopped.orphans)}"
-        elif stopped.left_behind:
-            fault = f"ended but left shared memory behind: {', '.join(map(str, stopped.left_behind))}"
+        elif stopped.untidy:
+            fault = f"ended but left shared memory behind: {', '.join(stopped.shared_memory)}"
         elif stopped.ports:
             fault = f"ended, but something still listened on its port {', '.join(map(str, stopped.ports))}"
         else:
@@ -80,8 +81,8 @@ def _judge_stopped(observed: Observed) -> Judgement:
     if any(stopped.ended_before for _, stopped in observed.stops):
         return skipped("a server had already ended by itself; nothing of it was left", **evidence)
     slowest = max((stopped.seconds for _, stopped in observed.stops), default=0.0)
-    leaks = {why for _, stopped in observed.stops for segment in stopped.shared_memory if (why := segment.known_leak)}
-    known = f"; removed a known leak: {'; '.join(sorted(leaks))}" if leaks else ""
+    leaks = [leak for _, stopped in observed.stops for leak in stopped.known_leaks]
+    known = f"; removed what every server of this SGLang leaves: {', '.join(leaks)}" if leaks else ""
     return passed(f"SIGTERM was enough ({slowest:.1f} s); no process left, ports closed{known}", **evidence)
 
 
