@@ -66,7 +66,10 @@ WORDINGS: tuple[Wording, ...] = (
     _wording(r"PP-parallel DeepGEMM warmup start", "compiling DeepGEMM kernels", by="0.5.13 - 0.5.23"),
     _wording(r"Running FlashInfer autotune", "tuning FlashInfer kernels"),
     _wording(r"FlashInfer autotune completed", "preparing graphs"),
-    _wording(r"Loading JIT ops: (?P<module>[\w.-]+)", "compiling FlashInfer module {module}", by="FlashInfer"),
+    _wording(
+        r"\bLoading JIT ops: (?P<module>[\w.-]+)", "loading or compiling FlashInfer module {module}", by="FlashInfer"
+    ),
+    _wording(r"Finished loading JIT ops: (?P<module>[\w.-]+)", "FlashInfer module {module} is there", by="FlashInfer"),
     _wording(r"^\[(?P<done>\d+)/(?P<total>\d+)\] (?=.*(nvcc|c\+\+|g\+\+|gcc|cicc))", "compiling kernels", unit="files"),
     _wording(r"Compiling num tokens \(.*?\)" + _BAR, "compiling graphs", unit="sizes"),
     _wording(r"Capturing batches \(.*?\)" + _BAR, "capturing graphs", unit="batch sizes"),

@@ -58,7 +58,8 @@ LINES: list[tuple[str, Step | None]] = [
     ("[x] PP-parallel DeepGEMM warmup start (pp_rank=0", Step(name="compiling DeepGEMM kernels")),
     ("[x] Running FlashInfer autotune...", Step(name="tuning FlashInfer kernels")),
     ("[x] FlashInfer autotune completed.", Step(name="preparing graphs")),
-    ("flashinfer.jit: Loading JIT ops: norm", Step(name="compiling FlashInfer module norm")),
+    ("flashinfer.jit: Loading JIT ops: norm", Step(name="loading or compiling FlashInfer module norm")),
+    ("flashinfer.jit: Finished loading JIT ops: norm", Step(name="FlashInfer module norm is there")),
     (
         "[3/7] /usr/bin/nvcc -c a.cu -o a.o",
         Step(name="compiling kernels", done=3, total=7, unit="files"),
