@@ -13,6 +13,7 @@ from difflib import get_close_matches
 
 FAULTS: Mapping[str, str] = {
     # at the start
+    "out-of-memory": "the weights do not fit: the process ends during start",
     "stuck": "the start waits for something that never comes",
     "dies-at-start": "a patch reads a threshold that the class lacks: the process ends during start",
     "control-dies": "the same, only on a server without speculation",

@@ -67,6 +67,8 @@ def _start(options: Options) -> None:
         log.raised(TRACEBACK)
         sys.exit(3)
     _leave_behind(faults)
+    if "out-of-memory" in faults:
+        sys.exit(TRACEBACK.replace("AttributeError: no threshold", "torch.OutOfMemoryError: CUDA out of memory."))
     if "stuck" in faults:
         time.sleep(600)
     log.line("Load weight begin. avail mem=8.00 GB")

@@ -296,6 +296,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
 # How these end is seen on a real process only.
 ENDS = {
     "ignores-sigterm", "slow-stop", "leaves-a-child", "leaves-a-daemon", "leaves-shared-memory", "known-leak", "stuck",
+    "out-of-memory",
 }  # fmt: skip
 
 
