@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sglforge.base import files
 from sglforge.base.ids import Sha256
-from sglforge.config.model import FactProbe, SmokeExpectations
+from sglforge.config.model import FactProbe, SmokeExpectations, ToolProbe
 
 _SERVER = Path(__file__).parent / "fake_sglang"
 
@@ -19,6 +19,14 @@ SMOKE = SmokeExpectations(
         FactProbe(prompt="The capital of France is", contains="Paris"),
         FactProbe(prompt="One and one is", contains="two"),
     ],
+    chat=[FactProbe(prompt="What is the capital of France?", contains="Paris")],
+    tool=ToolProbe(
+        prompt="What is the weather in Paris?",
+        name="get_weather",
+        description="Tell the weather in a city.",
+        parameters='{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}',
+        contains="Paris",
+    ),
     long_prompt="Tell me a story.",
     json_prompt="The capital of France as JSON:",
     json_schema=(

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(
 
 PROBES = {
     "started", "decode-single", "greedy-repeat", "facts", "json-schema", "spec-gain", "spec-parity", "parallel",
-    "logprobs-finite", "spec-threshold", "alive-after", "stops-clean",
+    "logprobs-finite", "threshold-wave", "alive-after", "stops-clean",
 }  # fmt: skip
 
 
@@ -38,8 +38,8 @@ def test_a_build_ends_with_a_proven_server(built: Called, workspace: Path) -> No
     assert built.document["verdict"] == "pass", built.talk
     assert built.smoke["scope"] == "cpu-logic"
     assert set(built.probes) == PROBES
-    assert {name for name, verdict in built.probes.items() if verdict != "pass"} == {"spec-threshold"}
-    assert built.probes["spec-threshold"] == "skipped"
+    assert {name for name, verdict in built.probes.items() if verdict != "pass"} == {"threshold-wave"}
+    assert built.probes["threshold-wave"] == "skipped"
     assert servers(workspace) == []
 
 
@@ -121,11 +121,11 @@ def test_drafts_stop_above_the_threshold_and_go_on_below_it(built: Called, works
     """Upstream's adaptive speculation, with the configuration that a profile's one setting becomes."""
     result = call(
         "smoke", "--target", "cpu", "--set", "speculation.disable-above-batch=2",
-        "--probe", "started,spec-parity,spec-threshold,alive-after",
+        "--probe", "started,spec-parity,threshold-wave,alive-after",
         workspace=workspace,
     )  # fmt: skip
     assert result.code == 0, result.talk
-    assert result.probes["spec-threshold"] == result.probes["spec-parity"] == "pass"
+    assert result.probes["threshold-wave"] == result.probes["spec-parity"] == "pass"
 
 
 def test_a_threshold_that_is_never_reached_is_refused_before_a_server_starts(built: Called, workspace: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_plain_profile_passes_behind_a_proxy_that_answers_nothing(
     report = smoke(PROFILE.model_copy(update={"speculation": None}), environment, tmp_path)
     assert report.verdict == "pass", report.findings
     skipped = {probe.name for probe in report.probes if probe.verdict == "skipped"}
-    assert skipped == {"spec-gain", "spec-parity", "spec-threshold"}
+    assert skipped == {"spec-gain", "spec-parity", "threshold-wave"}
     assert report.versions["sglang"] == "0.5.23"
     assert report.log
     assert not report.log.with_name("smoke.control.log").exists()

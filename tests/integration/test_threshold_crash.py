@@ -259,7 +259,7 @@ def test_an_exception_that_is_caught_leads_to_the_same_death(
 @servers
 @pytest.mark.nightly
 def test_the_shipped_topic_lives_through_all_of_it(environment: Environment, tmp_path: Path) -> None:
-    report = smoke(variant(NO_WARM_UP, HEALTH_WITHOUT_DECODE), environment, tmp_path, "spec-threshold")
+    report = smoke(variant(NO_WARM_UP, HEALTH_WITHOUT_DECODE), environment, tmp_path, "threshold-wave")
     assert report.verdict == "pass", report.findings
     assert report.log
     assert "sglforge: speculation threshold 2 (EAGLEWorkerV2, eager)" in report.log.read_text()

@@ -77,16 +77,30 @@ def check_profiles(profiles: Shelf[Profile], targets: Shelf[Target]) -> Iterator
     for written in profiles:
         profile = written.model
         yield from _known(written, profile.target, targets, ("target",))
-        if profile.smoke:
-            try:
-                json.loads(profile.smoke.json_schema)
-            except ValueError as error:
-                yield written.fault(
-                    "invalid-value",
-                    ("smoke", "json-schema"),
-                    f"`smoke.json-schema` is not JSON: {error}",
-                    hint="write the schema as JSON text, in ''' quotes",
-                )
+        smoke = profile.smoke
+        if smoke:
+            yield from _schema(written, ("smoke", "json-schema"), smoke.json_schema)
+        if smoke and smoke.tool:
+            yield from _schema(written, ("smoke", "tool", "parameters"), smoke.tool.parameters)
+
+
+def _schema(written: Written[Profile], key: tuple[str, ...], text: str) -> Iterator[Finding]:
+    if fault := _no_schema(text):
+        yield written.fault(
+            "invalid-value",
+            key,
+            f"`{'.'.join(key)}` is not JSON: {fault}",
+            hint="write the schema as JSON text, in ''' quotes",
+        )
+
+
+def _no_schema(text: str) -> str | None:
+    """Return why a text is no JSON schema, None where it is one."""
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None if isinstance(schema, (dict, bool)) else f"it is {type(schema).__name__}, not an object"
 
 
 def _package(

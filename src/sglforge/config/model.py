@@ -242,10 +242,22 @@ class FactProbe(FileModel):
     contains: Annotated[str, Field(description="text that the continuation must contain", min_length=1)]
 
 
+class ToolProbe(FileModel):
+    """A question that the model answers by calling a tool."""
+
+    prompt: Annotated[str, Field(description="what the user says", min_length=1)]
+    name: Annotated[str, Field(description="name of the tool", pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: Annotated[str, Field(description="what the tool does, for the model")]
+    parameters: Annotated[str, Field(description="JSON schema of its arguments, as JSON text")]
+    contains: Annotated[str, Field(description="text that the arguments of the call must contain", min_length=1)]
+
+
 class SmokeExpectations(FileModel):
     """What smoke knows about a profile's model."""
 
     facts: Annotated[list[FactProbe], Field(description="questions that the model answers right")] = []
+    chat: Annotated[list[FactProbe], Field(description="questions that the model answers right in a chat")] = []
+    tool: Annotated[ToolProbe | None, Field(description="a question that it answers by calling a tool")] = None
     long_prompt: Annotated[str, Field(description="prompt of a greedy continuation of 200 and more tokens")]
     json_prompt: Annotated[str, Field(description="prompt that is answered under the JSON schema")]
     json_schema: Annotated[str, Field(description="JSON schema, as JSON text")]

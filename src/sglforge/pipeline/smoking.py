@@ -17,9 +17,10 @@ from sglforge.smoke import attached
 from sglforge.smoke import transcript as transcripts
 from sglforge.smoke.judging import judge_again
 from sglforge.smoke.probes import catalog
+from sglforge.smoke.recorded.judge import judge_recording
 from sglforge.smoke.verdict import SmokeReport, overall
 
-_LONGEST_TRANSCRIPT = 256 * 1024 * 1024
+_LONGEST_TRANSCRIPT = 64 * 1024 * 1024
 
 
 def smoke(request: Request, console: Console) -> Outcome:
@@ -73,8 +74,10 @@ def _reported(report: SmokeReport, request: Request, record: runrecord.RunRecord
 
 
 def _judge(file: Path, console: Console, probes: tuple[str, ...] | None) -> Outcome:
-    """Judge a transcript again."""
+    """Judge a transcript again, or what somebody else has recorded."""
     document = read_transcript(file)
+    if not transcripts.is_ours(document):
+        return _judge_recording(document, file, console)
     transcript = transcripts.transcript_of(document)
     results = [result for result in judge_again(transcript) if probes is None or result.name in probes]
     findings = [result.finding for result in results if result.finding]
@@ -96,7 +99,18 @@ def _judge(file: Path, console: Console, probes: tuple[str, ...] | None) -> Outc
     )
 
 
-def read_transcript(file: Path) -> dict[str, object]:
+def _judge_recording(document: object, file: Path, console: Console) -> Outcome:
+    recording = judge_recording(document, where=str(file))
+    for finding in recording.findings:
+        console.finding(finding)
+    return Outcome(
+        document=recording.to_json(),
+        text=f"{recording.verdict.upper()}  {file}",
+        exit_code=serving.exit_code(recording.verdict),
+    )
+
+
+def read_transcript(file: Path) -> object:
     """Read the JSON document of a transcript.
 
     Raises ConfigError ``transcript-unreadable`` and ``transcript-invalid``.
@@ -105,15 +119,15 @@ def read_transcript(file: Path) -> dict[str, object]:
         if file.stat().st_size > _LONGEST_TRANSCRIPT:
             raise ConfigError(
                 code="transcript-invalid",
-                message=f"{file} has more than {_LONGEST_TRANSCRIPT >> 20} MiB",
+                message=f"the transcript has more than {_LONGEST_TRANSCRIPT >> 20} MiB",
                 where=str(file),
                 hint="it is no transcript of smoke, or its log has to be shortened first",
             )
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document: object = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
             code="transcript-unreadable",
-            message=f"{file} cannot be read: {error.strerror}",
+            message=f"the transcript cannot be read: {error.strerror}",
             where=str(file),
             hint="name a file: runs/<id>/transcript.json in the workspace is one",
         ) from error
@@ -121,17 +135,10 @@ def read_transcript(file: Path) -> dict[str, object]:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise ConfigError(
             code="transcript-invalid",
-            message=f"{file} is not JSON: {str(error)[:200]}",
+            message=f"the transcript is not JSON: {str(error)[:200]}",
             where=f"{file}{line}",
             hint="a transcript is one JSON document: docs/reference/transcripts.md",
         ) from error
-    if not isinstance(document, dict):
-        raise ConfigError(
-            code="transcript-invalid",
-            message=f"{file} holds no object",
-            where=str(file),
-            hint="a transcript is one JSON object: docs/reference/transcripts.md",
-        )
     return document
 
 

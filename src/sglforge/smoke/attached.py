@@ -152,16 +152,14 @@ def _native(subject: Subject, info: Mapping[str, object]) -> Subject:
         value = info.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    dtype, name = info.get("dtype"), info.get("served_model_name")
+    name = info.get("served_model_name")
     return replace(
-        subject,
+        subject.informed(info),
         api="sglang",
         model=name if isinstance(name, str) else subject.model,
-        dtype=dtype if isinstance(dtype, str) else None,
         speculates=bool(info.get("speculative_algorithm")),
         steps=number("speculative_num_steps"),
         threshold=number("speculative_disable_batch_threshold"),
-        max_running=number("max_running_requests"),
     )
 
 

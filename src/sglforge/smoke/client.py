@@ -94,7 +94,7 @@ def send(base_url: str, request: Request, *, timeout_s: float) -> Answer:
         status, response = "timeout", (events.found if events else None) or str(error) or None
     except exceptions.HTTPError as error:
         status, response = "disconnected", (events.found if events else None) or str(error)
-    return Answer(status=status, seconds=time.monotonic() - start, response=response)
+    return Answer(status=status, seconds=round(time.monotonic() - start, 4), response=response)
 
 
 @dataclass(slots=True, kw_only=True)

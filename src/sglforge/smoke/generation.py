@@ -65,6 +65,15 @@ def greedy(name: str, prompt: str, max_new_tokens: int, **sampling: object) -> R
     return Request(name=name, path="/generate", body={"text": prompt, "sampling_params": parameters})
 
 
+def prompt_of(request: Request) -> str:
+    """Return the prompt of a request for a continuation, nothing where it has none."""
+    match request.body:
+        case {"text": str(prompt)} | {"prompt": str(prompt)}:
+            return prompt
+        case _:
+            return ""
+
+
 def generation(response: object) -> Generation | None:
     """Return the continuation in an answer, None when it is not one."""
     match response:

@@ -11,7 +11,7 @@ from typing import Protocol
 from sglforge.smoke.client import Answer, Request
 from sglforge.smoke.openai import translated
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER
-from sglforge.smoke.probes.model import Probe, Waves
+from sglforge.smoke.probes.model import Probe, Waves, unanswered
 from sglforge.smoke.server import Progress
 from sglforge.smoke.site import Site
 from sglforge.smoke.subject import Subject
@@ -85,7 +85,10 @@ class Interview:
             looks.append(seen)
         asked = self._asked(probe, probe.requests(self.subject), looks)
         for _ in range(_ROUNDS):
-            if silent(asked) or not (more := probe.follow_up(self._observed(asked, control, looks))):
+            if silent(asked):
+                break
+            so_far = self._observed(asked, control, looks)
+            if unanswered(probe, so_far) or not (more := probe.follow_up(so_far)):
                 break
             asked += self._asked(probe, more, looks)
         if silent(asked):

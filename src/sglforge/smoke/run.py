@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +82,7 @@ def run(
     log, steps = bench.log("profile"), record.folder / "transcript.json"
     Transcript(
         profile=profile.name,
-        subject=bench.subject,
+        subject=next((seen.subject for seen in examination.observed.values()), bench.subject),
         observed=examination.observed,
         skipped=examination.skipped,
         log=serverlog.read(log),
@@ -151,17 +151,17 @@ class _Bench:
             progress=lambda note: self.progress(f"{role} server: {note}"),
         )
 
-    def interview(self, role: Role, server: Server) -> Interview:
+    def interview(self, role: Role, server: Server, subject: Subject) -> Interview:
         script = self.render(role, server.port)
         site = Site(
             members=server.service.members,
             environment=self.environment,
             variables=script.env,
             argv=script.argv,
-            info=lambda: _info(server),
+            ask=lambda request: server.ask(request, timeout_s=_INFO_TIMEOUT_S),
         )
         return Interview(
-            subject=self.subject,
+            subject=subject,
             role=role,
             server=server,
             timeout_s=self.profile.request_timeout_s,
@@ -204,7 +204,7 @@ def _run_control(bench: _Bench, chosen: Sequence[Probe]) -> _Control:
     exchanges: list[Exchange] = []
     try:
         with bench.serving("control") as server:
-            interview = bench.interview("control", server)
+            interview = bench.interview("control", server, subject)
             for probe, waves in asking:
                 bench.progress(f"control server: {probe.name}")
                 exchanges += interview.ask(probe, waves)
@@ -222,9 +222,10 @@ def _run_profile(bench: _Bench, chosen: Sequence[Probe], control: _Control, into
     """Run the chosen probes on the profile's server."""
     try:
         with bench.serving("profile") as server:
-            version = _info(server).get("version")
+            info = server_info(lambda request: server.ask(request, timeout_s=_INFO_TIMEOUT_S))
+            version = info.get("version")
             examine(
-                bench.interview("profile", server),
+                bench.interview("profile", server, bench.subject.informed(info)),
                 [probe for probe in chosen if probe is not STOPS_CLEAN],
                 into,
                 seconds_to_ready=server.seconds_to_ready,
@@ -255,10 +256,6 @@ def _not_started(bench: _Bench, chosen: Sequence[Probe], error: SmokeError, into
     for probe in chosen:
         if probe is not STARTED:
             into.skip(probe, bench.subject, "the server did not start")
-
-
-def _info(server: Server) -> Mapping[str, object]:
-    return server_info(lambda request: server.ask(request, timeout_s=_INFO_TIMEOUT_S))
 
 
 def _of_control(finding: Finding) -> Finding:

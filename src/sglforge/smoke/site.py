@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sglforge.launch.render import ServingEnvironment
+from sglforge.smoke.client import Answer, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,11 +18,11 @@ class Site:
         environment: What it is installed in.
         variables: The environment variables that its script sets.
         argv: Its command line.
-        info: Returns what it says of itself (``/server_info``), nothing where it does not answer.
+        ask: Sends it a request.
     """
 
     members: Callable[[], Sequence[int]]
     environment: ServingEnvironment
     variables: Mapping[str, str]
     argv: tuple[str, ...]
-    info: Callable[[], Mapping[str, object]]
+    ask: Callable[[Request], Answer]

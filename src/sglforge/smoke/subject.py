@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from sglforge.config.model import Profile, SmokeExpectations
@@ -31,6 +31,8 @@ class Subject:
         steps: Drafts before each verification, None where it does not speculate or does not say.
         threshold: Requests at once above which it does not draft, None for no limit.
         max_running: Requests that it decodes at once, None where nobody says.
+        longest_prompt: Tokens that a prompt may have, None where nobody says.
+        caches_prefixes: Whether it keeps the KV rows of prompts for those that begin alike.
         expectations: What is known about its model.
     """
 
@@ -43,6 +45,8 @@ class Subject:
     steps: int | None = None
     threshold: int | None = None
     max_running: int | None = None
+    longest_prompt: int | None = None
+    caches_prefixes: bool = True
     expectations: SmokeExpectations | None = None
 
     @property
@@ -73,6 +77,17 @@ class Subject:
         facts = self.expectations.facts if self.expectations else []
         return (self.long_prompt, *(fact.prompt for fact in facts))
 
+    def informed(self, info: Mapping[str, object]) -> Subject:
+        """Return the subject with what its server says of itself (``/server_info``) where nothing was known."""
+        limit, prompt, dtype = (info.get(key) for key in ("max_running_requests", "max_req_input_len", "dtype"))
+        return replace(
+            self,
+            max_running=self.max_running or (limit if isinstance(limit, int) else None),
+            longest_prompt=self.longest_prompt or (prompt if isinstance(prompt, int) else None),
+            dtype=self.dtype if self.dtype not in {None, "auto"} else dtype if isinstance(dtype, str) else None,
+            caches_prefixes=self.caches_prefixes and not info.get("disable_radix_cache"),
+        )
+
     def to_json(self) -> dict[str, object]:
         """Return it as a part of the transcript."""
         known = self.expectations
@@ -90,6 +105,7 @@ def of_profile(profile: Profile, scope: Scope) -> Subject:
         steps=speculation.num_steps if speculation else None,
         threshold=speculation.disable_above_batch if speculation else None,
         max_running=limit if isinstance(limit, int) else None,
+        caches_prefixes=not profile.flags.get("disable-radix-cache"),
         expectations=profile.smoke,
     )
 

@@ -45,7 +45,7 @@ class Exchange:
             "server": self.server,
             "request": self.request.to_json(),
             "status": self.answer.status,
-            "seconds": round(self.answer.seconds, 3),
+            "seconds": self.answer.seconds,
             "response": self.answer.response,
         }
 
@@ -134,7 +134,7 @@ def is_ours(document: object) -> bool:
     return isinstance(document, Mapping) and "subject" in document and "probes" in document
 
 
-def transcript_of(document: Mapping[str, object]) -> Transcript:
+def transcript_of(document: object) -> Transcript:
     """Read a transcript that smoke wrote.
 
     Raises ConfigError ``transcript-invalid``.

@@ -24,6 +24,7 @@ def make_profile(fault: str = "", *, speculative: bool = False, **changes: objec
         description="The fake server.",
         target="cpu",
         model="nobody/nothing",
+        flags={"tool-call-parser": "hermes"},
         environment={"FAKE_FAULT": fault, **({"FAKE_SPARE_CONTROL": "1"} if speculative else {})},
         speculation=Speculation(algorithm="EAGLE", draft_model="nobody/draft") if speculative else None,
         start_timeout_s=20.0,

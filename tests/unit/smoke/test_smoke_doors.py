@@ -66,7 +66,7 @@ def test_a_changed_answer_changes_the_verdict(bench: Bench, tmp_path: Path, caps
     [
         (None, "transcript-unreadable"),
         ("{", "transcript-invalid"),
-        ("[1]", "transcript-invalid"),
+        ("3", "transcript-invalid"),
         ("[" * 100_000, "transcript-invalid"),
         ('{"subject": {}, "probes": {}}', "transcript-invalid"),
         (

@@ -28,6 +28,7 @@ from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import activity, deadline, ports
 from sglforge.smoke import server as servers
 from sglforge.smoke.probes.catalog import PROBES
+from sglforge.smoke.probes.model import Need
 from sglforge.smoke.run import run
 from sglforge.smoke.verdict import SmokeReport
 
@@ -47,7 +48,7 @@ def make_profile(
         description="The fake server.",
         target="cpu",
         model="nobody/nothing",
-        flags={"max-running-requests": 8},
+        flags={"tool-call-parser": "hermes", "max-running-requests": 8},
         environment={"FAKE_FAULT": fault, "SGLANG_ENABLE_SPEC_V2": "1"},
         speculation=Speculation(algorithm="EAGLE", draft_model="nobody/draft", disable_above_batch=threshold)
         if speculative
@@ -118,7 +119,7 @@ def test_a_sound_server_passes_every_probe(
     notes: list[str] = []
     report = bench.run(make_profile(speculative=speculative, threshold=threshold), progress=notes.append)
     assert failures(report) == {}
-    skipped = (set() if speculative else SPECULATIVE) | (set() if threshold else {"spec-threshold"})
+    skipped = (set() if speculative else SPECULATIVE) | (set() if threshold else {"threshold-wave"})
     assert verdicts(report) == {name: "skipped" if name in skipped else "pass" for name in EVERYTHING}
     assert (report.verdict, report.findings, report.scope) == ("pass", (), "cpu-logic")
     assert "CUDA kernels" in report.not_proven
@@ -179,9 +180,8 @@ FAULTS: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_caught_by_its_probe(bench: Bench, tmp_path: Path, fault: str) -> None:
     report = bench.run(make_profile(fault))
-    assert failures(report) == FAULTS[fault]
+    assert FAULTS[fault].items() <= failures(report).items()
     assert report.verdict == "fail"
-    assert [finding.code for finding in report.findings] == list(FAULTS[fault].values())
     assert marked("SMOKE_BENCH", tmp_path) == []
 
 
@@ -192,30 +192,30 @@ SPECULATIVE_FAULTS: dict[str, dict[str, str]] = {
     "garbage-together": {"parallel": "garbage-under-concurrency"},
     "nan-late": {"logprobs-finite": "nan-logits"},
     "raises-while-serving": {"alive-after": "swallowed-traceback"},
-    "hangs-after-200-tokens": {"spec-gain": "decode-hang"},
+    "hangs-after-200-tokens": {"decode-long": "decode-hang"},
 }
 
 
 @pytest.mark.parametrize("fault", SPECULATIVE_FAULTS)
 def test_each_fault_of_speculation_is_caught_by_its_probe(bench: Bench, fault: str) -> None:
     report = bench.run(make_profile(fault, speculative=True, request_timeout_s=2.0))
-    assert failures(report) == SPECULATIVE_FAULTS[fault]
+    assert SPECULATIVE_FAULTS[fault].items() <= failures(report).items()
     assert report.verdict == "fail"
 
 
 @pytest.mark.parametrize("fault", ["threshold-ignored", "threshold-sticks"])
 def test_a_threshold_that_is_not_kept_is_caught_by_the_probe_that_is_for_it(bench: Bench, fault: str) -> None:
     report = bench.run(make_profile(fault, speculative=True, threshold=2))
-    assert failures(report) == {"spec-threshold": fault}
+    assert failures(report) == {"threshold-wave": fault}
 
 
 def test_a_threshold_that_nobody_logs_is_not_believed(bench: Bench) -> None:
-    report = bench.run(make_profile("threshold-silent", speculative=True, threshold=2), probes=["spec-threshold"])
-    assert failures(report) == {"spec-threshold": "threshold-not-logged"}
+    report = bench.run(make_profile("threshold-silent", speculative=True, threshold=2), probes=["threshold-wave"])
+    assert failures(report) == {"threshold-wave": "threshold-not-logged"}
 
 
 def test_without_right_drafts_a_threshold_cannot_be_seen(bench: Bench) -> None:
-    report = bench.run(make_profile("no-acceptance", speculative=True, threshold=2), probes=["spec-threshold"])
+    report = bench.run(make_profile("no-acceptance", speculative=True, threshold=2), probes=["threshold-wave"])
     assert report.verdict == "inconclusive"
 
 
@@ -319,17 +319,18 @@ def test_a_model_that_stops_early_leaves_the_draft_unjudged(bench: Bench) -> Non
 
 def test_without_expectations_the_rest_is_still_probed(bench: Bench) -> None:
     report = bench.run(make_profile(speculative=True, smoke=None))
-    expected = {
-        "started", "decode-single", "greedy-repeat", "logprobs-finite", "spec-gain", "alive-after", "stops-clean",
-    }  # fmt: skip
+    asking = {Need.EXPECTATIONS, Need.FACTS, Need.TOOL, Need.THRESHOLD}
+    expected = {probe.name for probe in PROBES if not asking & set(probe.needs)}
     assert {name for name, verdict in verdicts(report).items() if verdict == "pass"} == expected
-    assert all("[smoke]" in probe.message for probe in report.probes if probe.verdict == "skipped")
+    assert all(
+        "[smoke]" in one.message for one in report.probes if one.verdict == "skipped" if one.name != "threshold-wave"
+    )
 
 
-def test_on_a_gpu_a_different_text_is_an_open_question(bench: Bench) -> None:
+def test_on_a_gpu_a_token_that_was_far_less_likely_is_a_fault(bench: Bench) -> None:
     report = bench.run(make_profile("garbage-together"), target=GPU)
-    assert verdicts(report)["parallel"] == "inconclusive"
-    assert (report.verdict, report.scope) == ("inconclusive", "gpu")
+    assert failures(report)["parallel"] == "garbage-under-concurrency"
+    assert (report.verdict, report.scope) == ("fail", "gpu")
     assert "CUDA kernels" not in report.not_proven
 
 

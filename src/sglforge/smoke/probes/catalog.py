@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from sglforge.errors import ConfigError
+from sglforge.smoke.probes.chat import CHAT, TOOL_CALL
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
-from sglforge.smoke.probes.load import PARALLEL
+from sglforge.smoke.probes.load import ABORT, BURST, PARALLEL
 from sglforge.smoke.probes.logits import LOGPROBS_FINITE
+from sglforge.smoke.probes.long import DECODE_LONG, LONG_CONTEXT
 from sglforge.smoke.probes.model import Probe
+from sglforge.smoke.probes.prefill import PREFILL_VS_DECODE
+from sglforge.smoke.probes.prefix import PREFIX_HIT
+from sglforge.smoke.probes.quality import DEGENERATE
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
+from sglforge.smoke.probes.streaming import STREAM
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
-from sglforge.smoke.probes.threshold import SPEC_THRESHOLD
+from sglforge.smoke.probes.threshold import THRESHOLD_WAVE
 
 PROBES: tuple[Probe, ...] = (
     STARTED,
@@ -20,11 +26,21 @@ PROBES: tuple[Probe, ...] = (
     GREEDY_REPEAT,
     FACTS,
     PARALLEL,
+    STREAM,
+    CHAT,
+    TOOL_CALL,
     LOGPROBS_FINITE,
-    JSON_SCHEMA,
+    PREFILL_VS_DECODE,
+    PREFIX_HIT,
+    DECODE_LONG,
+    DEGENERATE,
     SPEC_GAIN,
     SPEC_PARITY,
-    SPEC_THRESHOLD,
+    THRESHOLD_WAVE,
+    BURST,
+    ABORT,
+    LONG_CONTEXT,
+    JSON_SCHEMA,
     ALIVE_AFTER,
     STOPS_CLEAN,
 )

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sglforge.smoke.client import Request
-from sglforge.smoke.generation import Generation, greedy
+from sglforge.smoke.equality import Pair, questions, ties, unequal
+from sglforge.smoke.generation import greedy, prompt_of
 from sglforge.smoke.probes.model import (
     Judgement,
     Need,
     Probe,
     Waves,
     differs,
+    failed,
     inconclusive,
     passed,
 )
+from sglforge.smoke.streams import streaming
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Observed
 
 # Lengths differ, so that requests leave the batch one after the other.
 _TOKENS = (8, 16, 24, 32, 48, 64, 80, 96)
+
+_USUAL_BATCH = 8
+_MOST_AT_ONCE = 96
+_BURST = 3
+_BURST_TOKENS = 8
+_ABORT_SHORT_TOKENS = 16
+_ABORT_TOKENS = 400
+# What was aborted is gone at the next step, but a busy machine may take its time for that.
+_ABORT_FACTOR = 3.0
+_ABORT_S = 2.0
 
 
 def _mixed(subject: Subject, prefix: str) -> tuple[Request, ...]:
@@ -37,42 +52,48 @@ def _ask_parallel(subject: Subject) -> Waves:
     return (together, *alone) if subject.controlled else (*alone, together)
 
 
-def _judge_parallel(observed: Observed) -> Judgement:
+def _pairs(observed: Observed) -> list[Pair]:
+    """Return each answer in company beside the one alone: on the control server, where there is one."""
     answers = observed.generations()
-    control = observed.control_generations()
+    alone = observed.control_generations() if observed.subject.controlled else answers
+    return [
+        Pair(
+            name=f"together-{number}",
+            prompt=prompt_of(request),
+            got=answers[f"together-{number}"],
+            expected=alone[f"alone-{number}"],
+        )
+        for number, request in enumerate(_mixed(observed.subject, "together"))
+        if f"together-{number}" in answers and f"alone-{number}" in alone
+    ]
+
+
+def _judge_parallel(observed: Observed) -> Judgement:
+    pairs, answers = _pairs(observed), observed.generations()
+    if len(pairs) < len(_TOKENS):
+        return inconclusive("the control server, the same profile without speculation, did not answer everything")
     expected_at = "alone on the control server" if observed.subject.controlled else "alone"
-    wrong: list[str] = []
-    texts: list[str] = []
-    also_alone = 0
-    for number in range(len(_TOKENS)):
-        together, alone = answers[f"together-{number}"], answers[f"alone-{number}"]
-        expected: Generation | None = control.get(f"alone-{number}")
-        if expected is None:
-            if observed.subject.controlled:
-                return inconclusive(
-                    "the control server, the same profile without speculation, did not answer everything"
-                )
-            expected = alone
-        if not together.same_as(expected):
-            wrong.append(f"request {number}: {together.first_difference(expected)}")
-            texts += [expected.text, together.text]
-            also_alone += alone.same_as(together)
+    wrong = unequal(observed, pairs)
     if not wrong:
         return passed(
             f"{len(_TOKENS)} requests of {_TOKENS[0]} to {_TOKENS[-1]} tokens: each the same as {expected_at}"
+            + ties(observed, pairs)
         )
-    if also_alone == len(wrong):
+    alone_too = [pair for pair, _ in wrong if pair.got.same_as(answers[pair.name.replace("together", "alone")])]
+    if len(alone_too) == len(wrong):
         code, why = (
             "spec-changes-text",
             "alone on this server it is the same: speculation changes it, not the company",
         )
     else:
         code, why = "garbage-under-concurrency", "alone it is right: requests disturb each other in a batch"
+    first, equality = wrong[0]
     return differs(
-        observed.subject,
+        equality,
         code,
-        f"{len(wrong)} of {len(_TOKENS)} parallel requests differ from what they say {expected_at}: {wrong[0]}; {why}",
-        texts=texts,
+        f"{len(wrong)} of {len(_TOKENS)} parallel requests differ from what they say {expected_at}: request "
+        f"{first.name}: {first.got.first_difference(first.expected)}; {why}",
+        texts=[text for pair, _ in wrong for text in (pair.expected.text, pair.got.text)],
     )
 
 
@@ -82,5 +103,115 @@ PARALLEL = Probe(
     needs=(Need.EXPECTATIONS,),
     requests=_ask_parallel,
     control_requests=_ask_alone,
+    follow_up=lambda observed: questions(observed, _pairs(observed)),
     judge=_judge_parallel,
+)
+
+
+def _burst_size(subject: Subject) -> int:
+    return min(_MOST_AT_ONCE, _BURST * (subject.max_running or _USUAL_BATCH))
+
+
+def _ask_burst(subject: Subject) -> Waves:
+    prompts = subject.prompts
+    return (
+        tuple(
+            greedy(f"burst-{number}", prompts[number % len(prompts)], _BURST_TOKENS, ignore_eos=True)
+            for number in range(_burst_size(subject))
+        ),
+    )
+
+
+def _judge_burst(observed: Observed) -> Judgement:
+    answers = observed.generations()
+    lost = [exchange for exchange in observed.exchanges if exchange.request.name not in answers]
+    count = len(observed.exchanges)
+    if lost:
+        statuses = ", ".join(sorted({str(exchange.status) for exchange in lost}))
+        return failed(
+            "requests-lost",
+            f"{len(lost)} of {count} requests that were sent at once got no answer ({statuses}; health is "
+            f"{observed.health}): {', '.join(exchange.request.name for exchange in lost[:8])}",
+            "more requests than the server decodes at once must wait, not get lost",
+        )
+    short = [
+        name
+        for name, one in answers.items()
+        if observed.subject.api == "sglang" and one.completion_tokens != _BURST_TOKENS
+    ]
+    if short:
+        return failed(
+            "tokens-lost",
+            f"{len(short)} of {count} answers lack tokens: {', '.join(short[:8])} of {_BURST_TOKENS} each",
+        )
+    longest = max(exchange.answer.seconds for exchange in observed.exchanges)
+    return passed(f"{count} requests at once, all answered; the last after {longest:.1f} s", requests=count)
+
+
+def _ask_abort(subject: Subject) -> Waves:
+    """Answer as many as fit; hang up on as many long streams; answer as many again."""
+    count = min(_MOST_AT_ONCE, subject.max_running or _USUAL_BATCH)
+    prompts = subject.prompts
+
+    def short(name: str) -> tuple[Request, ...]:
+        return tuple(
+            greedy(f"{name}-{number}", prompts[number % len(prompts)], _ABORT_SHORT_TOKENS, ignore_eos=True)
+            for number in range(count)
+        )
+
+    hung_up = tuple(
+        replace(
+            streaming(greedy(f"left-{number}", prompts[number % len(prompts)], _ABORT_TOKENS, ignore_eos=True)),
+            hang_up_after=2,
+        )
+        for number in range(count)
+    )
+    return (short("before"), hung_up, short("afterwards"))
+
+
+def _judge_abort(observed: Observed) -> Judgement:
+    def slowest(name: str) -> float:
+        return max((e.answer.seconds for e in observed.exchanges if e.request.name.startswith(name)), default=0.0)
+
+    answers = observed.generations()
+    before, after = slowest("before"), slowest("afterwards")
+    waiting = [
+        e for e in observed.exchanges if e.request.name.startswith("afterwards") and e.request.name not in answers
+    ]
+    if waiting:
+        return failed(
+            "abort-leaks",
+            f"after clients have hung up, {len(waiting)} requests get no answer ({waiting[0].status}; health is "
+            f"{observed.health})",
+            "the server goes on with requests that nobody waits for, and keeps their places",
+        )
+    if not after:
+        return failed(
+            "request-failed", "the server did not answer before anybody hung up", "see the probes before this one"
+        )
+    if after > _ABORT_FACTOR * before + _ABORT_S:
+        return failed(
+            "abort-leaks",
+            f"after clients have hung up, the same requests take {after:.1f} s instead of {before:.1f} s",
+            "the server goes on with requests that nobody waits for: they take the places of others",
+            before=before,
+            after=after,
+        )
+    return passed(f"after hanging up on long requests, others take {after:.1f} s ({before:.1f} s before)")
+
+
+BURST = Probe(
+    name="burst",
+    proves="more requests than fit are all answered, each whole",
+    requests=_ask_burst,
+    judge=_judge_burst,
+    judges_silence=True,
+)
+ABORT = Probe(
+    name="abort",
+    proves="a client that hangs up leaves nothing behind that others would wait for",
+    needs=(Need.NATIVE,),
+    requests=_ask_abort,
+    judge=_judge_abort,
+    judges_silence=True,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sglforge.smoke.generation import Generation, excerpt, greedy
+from sglforge.smoke.generation import Generation, greedy
 from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, inconclusive, passed
+from sglforge.smoke.probes.quality import degenerate
 from sglforge.smoke.scores import Score, scored, scores
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Exchange, Observed
@@ -15,8 +16,6 @@ _ALONE_TOKENS = 192
 _TOGETHER_TOKENS = (16, 24, 32, 48, 64, 80, 96, 112)
 _TOGETHER = {True: 8, False: 64}
 """Requests at once on the CPU (True) and elsewhere: on SM120 NaN came with 64 (sgl-project/sglang#20047)."""
-_RUN_TOKENS = 16
-"""A text that ends with one token, this often and for half of its length, is no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +45,6 @@ class _Answer:
                 return place, "is exactly as likely as every other candidate: its logits were replaced"
         return None
 
-    def run(self) -> int:
-        """Return how often the last token is repeated at the end."""
-        ids = self.text.output_ids or ()
-        return next((back for back, token in enumerate(reversed(ids)) if token != ids[-1]), len(ids))
-
 
 def _ask(subject: Subject) -> Waves:
     prompts = subject.prompts
@@ -75,11 +69,11 @@ def _judge(observed: Observed) -> Judgement:
     if hit:
         return _not_finite(answers, hit, note)
     for answer in own:
-        if answer.run() >= max(_RUN_TOKENS, answer.tokens // 2):
+        fault = degenerate(answer.text)
+        if fault and fault.broken:
             return failed(
                 "degenerate-output",
-                f"request {answer.where} ends with one token repeated {answer.run()} times "
-                f"(id {(answer.text.output_ids or (0,))[-1]}): {excerpt(answer.text.text)}",
+                f"request {answer.where}: {fault.message}",
                 "the numbers are finite and wrong: weights, scales or a kernel",
                 text=answer.text.text,
             )
@@ -129,7 +123,7 @@ def _unscored(answers: Sequence[_Answer]) -> Judgement:
 
 LOGPROBS_FINITE = Probe(
     name="logprobs-finite",
-    proves="the model computes numbers: no NaN, alone and in a batch, and no token repeated to the end",
+    proves="the model computes numbers: no NaN, alone and in a batch",
     needs=(Need.NATIVE,),
     requests=_ask,
     control_requests=_ask,

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sglforge.smoke import serverlog
 from sglforge.smoke.client import Request
+from sglforge.smoke.equality import Equality
 from sglforge.smoke.generation import generation
 from sglforge.smoke.openai import COMPLETIONS
 from sglforge.smoke.site import Site
@@ -25,6 +26,8 @@ class Need(StrEnum):
     THRESHOLD = "there is no speculation threshold"
     EXPECTATIONS = "the profile has no [smoke] section: nothing is known about what its model should say"
     FACTS = "the profile's [smoke] section lists no facts"
+    TOOL = "the profile's [smoke] section names no tool"
+    CACHE = "the server keeps no prefixes"
 
 
 def missing(subject: Subject, needs: Sequence[Need]) -> Need | None:
@@ -37,6 +40,8 @@ def missing(subject: Subject, needs: Sequence[Need]) -> Need | None:
         Need.THRESHOLD: bool(subject.threshold),
         Need.EXPECTATIONS: known is not None,
         Need.FACTS: bool(known and known.facts),
+        Need.TOOL: bool(known and known.tool),
+        Need.CACHE: subject.caches_prefixes,
     }
     return next((need for need in needs if not met[need]), None)
 
@@ -107,24 +112,26 @@ def skipped(message: str, **evidence: object) -> Judgement:
     return Judgement(verdict="skipped", message=message, evidence=evidence)
 
 
-def differs(subject: Subject, code: str, message: str, hint: str = "", **evidence: object) -> Judgement:
-    """Return the judgement on texts that should be equal: exact on the CPU, open on a GPU.
-
-    On a GPU the same request may take kernels that round differently when other requests run beside it.
-    """
-    if subject.exact:
-        return failed(code, message, hint, **evidence)
-    return inconclusive(f"{message} (on a GPU a difference alone is no proof of a fault)", hint, **evidence)
+def differs(equality: Equality, code: str, message: str, hint: str = "", **evidence: object) -> Judgement:
+    """Return the judgement on continuations that should be equal: a fault, or open where nobody can tell."""
+    if equality == "open":
+        return inconclusive(
+            f"{message} (whether both were equally likely cannot be told: a GPU rounds by who else is in the batch)",
+            hint,
+            **evidence,
+        )
+    return failed(code, message, hint, **evidence)
 
 
 def judge(probe: Probe, observed: Observed) -> Judgement:
     """Return what a probe says about what was observed; an answer that is missing speaks for itself."""
-    if not probe.judges_silence and (fault := _no_answer(observed)):
-        return fault
-    return probe.judge(observed)
+    return unanswered(probe, observed) or probe.judge(observed)
 
 
-def _no_answer(observed: Observed) -> Judgement | None:
+def unanswered(probe: Probe, observed: Observed) -> Judgement | None:
+    """Return the judgement on a request without a good answer, None where there is none or the probe judges that."""
+    if probe.judges_silence:
+        return None
     for exchange in observed.exchanges:
         name, answer = exchange.request.name, exchange.answer
         match answer.status:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sglforge.smoke.generation import greedy
+from sglforge.smoke.equality import Pair, questions, ties, unequal
+from sglforge.smoke.generation import greedy, prompt_of
 from sglforge.smoke.probes.model import (
     Judgement,
     Need,
@@ -67,21 +68,30 @@ def _ask_parity(subject: Subject) -> Waves:
     return (*_ask_long(subject), *short)
 
 
+def _parity(observed: Observed) -> list[Pair]:
+    speculative = {e.request.name: e for e in observed.exchanges}
+    answers = observed.generations()
+    return [
+        Pair(name=name, prompt=prompt_of(speculative[name].request), got=answers[name], expected=expected)
+        for name, expected in observed.control_generations().items()
+        if name in answers
+    ]
+
+
 def _judge_parity(observed: Observed) -> Judgement:
-    plain, speculative = observed.control_generations(), observed.generations()
-    if plain.keys() != speculative.keys():
+    pairs = _parity(observed)
+    if len(pairs) < sum(map(len, _ask_parity(observed.subject))):
         return inconclusive("the control server, the same profile without speculation, did not answer everything")
-    for name, expected in plain.items():
-        if not speculative[name].same_as(expected):
-            return differs(
-                observed.subject,
-                "spec-changes-text",
-                f"speculation changes the text of {name}: {speculative[name].first_difference(expected)}",
-                "verification accepts what the model would not say, or its KV rows are wrong",
-                texts=[expected.text, speculative[name].text],
-            )
-    tokens = sum(one.completion_tokens for one in plain.values())
-    return passed(f"the same {tokens} tokens in {len(plain)} texts with and without speculation")
+    for pair, equality in unequal(observed, pairs):
+        return differs(
+            equality,
+            "spec-changes-text",
+            f"speculation changes the text of {pair.name}: {pair.got.first_difference(pair.expected)}",
+            "verification accepts what the model would not say, or its KV rows are wrong",
+            texts=[pair.expected.text, pair.got.text],
+        )
+    tokens = sum(pair.expected.completion_tokens for pair in pairs)
+    return passed(f"the same {tokens} tokens in {len(pairs)} texts with and without speculation{ties(observed, pairs)}")
 
 
 SPEC_GAIN = Probe(
@@ -97,5 +107,6 @@ SPEC_PARITY = Probe(
     needs=(Need.OWN, Need.SPECULATION, Need.EXPECTATIONS),
     requests=_ask_parity,
     control_requests=_ask_parity,
+    follow_up=lambda observed: questions(observed, _parity(observed)),
     judge=_judge_parity,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from sglforge.smoke.equality import Pair, questions, ties, unequal
 from sglforge.smoke.generation import excerpt, greedy
 from sglforge.smoke.json_shape import unchecked, violations
 from sglforge.smoke.probes.model import (
@@ -54,18 +55,32 @@ def _ask_repeats(subject: Subject) -> Waves:
     return tuple((greedy(f"repeat-{turn}", subject.long_prompt, _REPEAT_TOKENS),) for turn in range(_REPEATS))
 
 
+def _repeated(observed: Observed) -> list[Pair]:
+    answers = observed.generations()
+    return [
+        Pair(
+            name=f"repeat-{turn}",
+            prompt=observed.subject.long_prompt,
+            got=answers[f"repeat-{turn}"],
+            expected=answers["repeat-0"],
+        )
+        for turn in range(1, _REPEATS)
+        if f"repeat-{turn}" in answers
+    ]
+
+
 def _judge_repeats(observed: Observed) -> Judgement:
-    first, *others = observed.generations().values()
-    for turn, other in enumerate(others, start=2):
-        if not other.same_as(first):
-            return differs(
-                observed.subject,
-                "greedy-not-repeatable",
-                f"the same greedy request changed in turn {turn}: {other.first_difference(first)}",
-                "something is read that the request does not own: stale cache rows, uninitialised memory",
-                texts=[first.text, other.text],
-            )
-    return passed(f"{_REPEATS} times the same {first.completion_tokens} tokens")
+    pairs = _repeated(observed)
+    for pair, equality in unequal(observed, pairs):
+        return differs(
+            equality,
+            "greedy-not-repeatable",
+            f"the same greedy request changed (request {pair.name}): {pair.got.first_difference(pair.expected)}",
+            "something is read that the request does not own: stale cache rows, uninitialised memory",
+            texts=[pair.expected.text, pair.got.text],
+        )
+    tokens = observed.generations()["repeat-0"].completion_tokens
+    return passed(f"{_REPEATS} times the same {tokens} tokens{ties(observed, pairs)}")
 
 
 def _ask_facts(subject: Subject) -> Waves:
@@ -137,6 +152,7 @@ GREEDY_REPEAT = Probe(
     name="greedy-repeat",
     proves="greedy decoding gives the same tokens each time, also from a cached prefix",
     requests=_ask_repeats,
+    follow_up=lambda observed: questions(observed, _repeated(observed)),
     judge=_judge_repeats,
 )
 FACTS = Probe(

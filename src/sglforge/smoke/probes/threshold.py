@@ -1,4 +1,4 @@
-"""The probe of the speculation threshold: one server above it, below it, and above it again.
+"""The probe of the speculation threshold: one server below it, at it, above it, and below it again.
 
 The server is its own control: what it drafts for a request alone it would draft for the same request in a batch, if
 the batch did not stop it.
@@ -7,18 +7,12 @@ the batch did not stop it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
-from sglforge.smoke.generation import Generation, greedy
-from sglforge.smoke.probes.model import (
-    Judgement,
-    Need,
-    Probe,
-    Waves,
-    differs,
-    failed,
-    inconclusive,
-    passed,
-)
+from sglforge.smoke.client import Request
+from sglforge.smoke.equality import Pair, questions, ties, unequal
+from sglforge.smoke.generation import Generation, greedy, prompt_of
+from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, differs, failed, inconclusive, passed
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Observed
 
@@ -29,15 +23,23 @@ _LONG = "long"
 _HALF = 0.5
 # The long request is in the batch for the first part only; alone again it drafts for the rest.
 _REST = 1 - SHORT_TOKENS / LONG_TOKENS
+# Without drafts a request needs as many steps as it has tokens: it may be slower by what drafts had gained, and this
+# often again, which is far from what two waves of equal work differ by and near to what graphs that are missing cost.
+_CLIFF = 3.0
+_AGAIN = "again"
 
 
 def _requests(subject: Subject) -> Mapping[str, tuple[str, int]]:
     """Return prompt and tokens by name: one request goes on when the others, at least as many as T, have ended."""
-    smoke, above, limit = subject.known, subject.threshold or 0, subject.max_running
+    above, limit = subject.threshold or 0, subject.max_running
     others = min(above + 1, limit - 1) if limit else above + 1
-    prompts = [fact.prompt for fact in smoke.facts] or [smoke.json_prompt]
-    short = {f"short-{number}": (prompts[number % len(prompts)], SHORT_TOKENS) for number in range(others)}
-    return {_LONG: (smoke.long_prompt, LONG_TOKENS), **short}
+    prompts = zip(range(others), cycle(_short_prompts(subject)), strict=False)
+    short = {f"short-{number}": (prompt, SHORT_TOKENS) for number, prompt in prompts}
+    return {_LONG: (subject.long_prompt, LONG_TOKENS), **short}
+
+
+def _short_prompts(subject: Subject) -> list[str]:
+    return [fact.prompt for fact in subject.known.facts] or [subject.known.json_prompt]
 
 
 def _log_evidence(subject: Subject) -> tuple[str, str]:
@@ -48,36 +50,75 @@ def _log_evidence(subject: Subject) -> tuple[str, str]:
     )
 
 
-def _ask_threshold(subject: Subject) -> Waves:
-    """Ask together, then each different request alone; texts go on past their end, so that all are busy meanwhile."""
+def _wave(subject: Subject, count: int, name: str) -> tuple[Request, ...]:
+    """Return as many short requests, to be sent at once; texts go on past their end, so that all are busy."""
+    return tuple(
+        greedy(f"{name}-{number}", prompt, SHORT_TOKENS, ignore_eos=True)
+        for number, prompt in zip(range(count), cycle(_short_prompts(subject)), strict=False)
+    )
+
+
+def _around(subject: Subject) -> tuple[int, ...]:
+    """Return how many requests are sent at once: one less than the threshold, as many, one more."""
+    at = subject.threshold or 0
+    return tuple(count for count in (at - 1, at, at + 1) if 1 <= count <= (subject.max_running or at + 1))
+
+
+def _ask(subject: Subject) -> Waves:
+    """Ask together, then each different request alone, then as many at once as are around the threshold."""
     requests = _requests(subject)
     together = tuple(greedy(f"together-{name}", *asked, ignore_eos=True) for name, asked in requests.items())
     alone = {asked: greedy(f"alone-{name}", *asked, ignore_eos=True) for name, asked in requests.items()}
-    return (together, *((request,) for request in alone.values()))
+    around = (_wave(subject, count, f"{count}-at-once") for count in _around(subject))
+    return (together, *((request,) for request in alone.values()), *around)
 
 
-def _judge_threshold(observed: Observed) -> Judgement:
-    requests, answers = _requests(observed.subject), observed.generations()
+def _follow_up(observed: Observed) -> Waves:
+    """Measure a cliff a second time, for a machine may have been busy; then score what differs."""
+    around = _around(observed.subject)
+    if _slower(observed, "at-once") and not _seconds(observed, around[0], _AGAIN):
+        return tuple(_wave(observed.subject, count, f"{count}-{_AGAIN}") for count in around)
+    return questions(observed, _pairs(observed))
+
+
+def _pairs(observed: Observed) -> list[Pair]:
+    """Return every answer beside the one of the same request alone."""
+    answers, requests = observed.generations(), _requests(observed.subject)
     alone = {asked: answers[f"alone-{name}"] for name, asked in requests.items() if f"alone-{name}" in answers}
-    pairs = {name: (answers[f"together-{name}"], alone[asked]) for name, asked in requests.items()}
-    for name, (together, expected) in pairs.items():
-        if not together.same_as(expected):
-            return differs(
-                observed.subject,
-                "spec-changes-text",
-                f"request {name} says something else when drafts stop and begin again on its way: "
-                f"{together.first_difference(expected)}",
-                "what a step without drafts leaves behind is wrong",
-                texts=[expected.text, together.text],
-            )
+    asked = [(f"together-{name}", wanted) for name, wanted in requests.items()]
+    for count in _around(observed.subject):
+        wave = _wave(observed.subject, count, f"{count}-at-once")
+        asked += [(request.name, (prompt_of(request), SHORT_TOKENS)) for request in wave]
+    return [
+        Pair(name=name, prompt=wanted[0], got=answers[name], expected=alone[wanted])
+        for name, wanted in asked
+        if name in answers and wanted in alone
+    ]
+
+
+def _judge(observed: Observed) -> Judgement:
+    pairs = _pairs(observed)
+    for pair, equality in unequal(observed, pairs):
+        return differs(
+            equality,
+            "spec-changes-text",
+            f"request {pair.name} says something else when drafts stop and begin again around it: "
+            f"{pair.got.first_difference(pair.expected)}",
+            "what a step without drafts leaves behind is wrong",
+            texts=[pair.expected.text, pair.got.text],
+        )
+    if cliff := _cliff(observed):
+        return cliff
     return _judge_drafts(observed, pairs)
 
 
-def _judge_drafts(observed: Observed, pairs: Mapping[str, tuple[Generation, Generation]]) -> Judgement:
-    short = [pair for name, pair in pairs.items() if name != _LONG]
-    stopped, free = (sum(pair[place].right_drafts or 0 for pair in short) for place in (0, 1))
-    long, long_free = (one.right_drafts or 0 for one in pairs[_LONG])
-    counts = {"above": stopped, "below": free, "back": long, "back_alone": long_free, "requests": len(pairs)}
+def _judge_drafts(observed: Observed, pairs: list[Pair]) -> Judgement:
+    large = [pair for pair in pairs if pair.name.startswith("together-")]
+    short = [(pair.got, pair.expected) for pair in large if not pair.name.endswith(_LONG)]
+    (last,) = (pair for pair in large if pair.name.endswith(_LONG))
+    stopped, free = (_right([pair[place] for pair in short]) for place in (0, 1))
+    long, long_free = _right([last.got]), _right([last.expected])
+    counts = {"above": stopped, "below": free, "back": long, "back_alone": long_free, "requests": len(large)}
     if not free or not long_free:
         return inconclusive(
             "no draft is right even below the threshold, so nothing shows whether drafts stop above it",
@@ -87,7 +128,7 @@ def _judge_drafts(observed: Observed, pairs: Mapping[str, tuple[Generation, Gene
     if stopped > _HALF * free:
         return failed(
             "threshold-ignored",
-            f"{len(pairs)} requests at once still have {stopped} right drafts, alone they have {free}: the server "
+            f"{len(large)} requests at once still have {stopped} right drafts, alone they have {free}: the server "
             "speculates above its threshold",
             "look for a warning about adaptive speculation, and for max_running_requests, in the log",
             **counts,
@@ -101,22 +142,67 @@ def _judge_drafts(observed: Observed, pairs: Mapping[str, tuple[Generation, Gene
             **counts,
         )
     expected = _log_evidence(observed.subject)
-    if not any(text in observed.log for text in expected):
+    if observed.subject.own and not any(text in observed.log for text in expected):
         return failed(
             "threshold-not-logged",
             f"the server does what it should, but its log says neither {' nor '.join(map(repr, expected))}",
             "a log that has lost lines, or a release that words them differently",
             **counts,
         )
+    waves = {str(count): round(_seconds(observed, count, "at-once"), 2) for count in _around(observed.subject)}
+    said = ", ".join(f"{count} in {seconds} s" for count, seconds in waves.items())
     return passed(
-        f"{len(pairs)} requests at once: {stopped} right drafts instead of {free}; then alone again: {long}", **counts
+        f"{len(large)} requests at once: {stopped} right drafts instead of {free}; then alone again: {long}; "
+        f"no cliff ({said} at once){ties(observed, pairs)}",
+        **counts,
+        seconds=waves,
     )
 
 
-SPEC_THRESHOLD = Probe(
-    name="spec-threshold",
-    proves="drafts stop above the threshold and go on below it, and no text changes",
+def _right(answers: list[Generation]) -> int:
+    return sum(one.right_drafts or 0 for one in answers)
+
+
+def _cliff(observed: Observed) -> Judgement | None:
+    """Return the judgement on a cliff that was there both times, None where there is none."""
+    slower = [factor for name in ("at-once", _AGAIN) if (factor := _slower(observed, name))]
+    if len(slower) < 2:
+        return None
+    at, above = _around(observed.subject)[-2:]
+    seconds = {count: min(_seconds(observed, count, name) for name in ("at-once", _AGAIN)) for count in (at, above)}
+    return failed(
+        "spec-threshold-regression",
+        f"above the threshold it is {min(slower):.1f} times slower: {at} requests at once take "
+        f"{seconds[at]:.1f} s, {above} take {seconds[above]:.1f} s, more than the drafts that are missing explain",
+        "decoding without drafts runs without graphs, or does work for drafts that nobody uses",
+        seconds={str(count): round(value, 2) for count, value in seconds.items()},
+    )
+
+
+def _slower(observed: Observed, name: str) -> float | None:
+    """Return how much slower each request is above the threshold than at it, where that is more than drafts explain."""
+    around = _around(observed.subject)
+    if len(around) < 2 or around[-1] != (observed.subject.threshold or 0) + 1:
+        return None
+    at, above = (_seconds(observed, count, name) for count in around[-2:])
+    wave = [one for called, one in observed.generations().items() if called.startswith(f"{around[-2]}-{name}-")]
+    steps = sum(one.verify_steps or one.completion_tokens for one in wave)
+    gain = sum(one.completion_tokens for one in wave) / steps if steps else 1.0
+    share = around[-1] / around[-2]
+    return above / at if at and above > _CLIFF * gain * share * at else None
+
+
+def _seconds(observed: Observed, count: int, name: str) -> float:
+    """Return how long a wave took, 0 where it was not sent."""
+    prefix = f"{count}-{name}-"
+    return max((one.answer.seconds for one in observed.exchanges if one.request.name.startswith(prefix)), default=0.0)
+
+
+THRESHOLD_WAVE = Probe(
+    name="threshold-wave",
+    proves="drafts stop above the threshold and go on below it; no request is lost, no text changes, no cliff",
     needs=(Need.NATIVE, Need.EXPECTATIONS, Need.THRESHOLD),
-    requests=_ask_threshold,
-    judge=_judge_threshold,
+    requests=_ask,
+    follow_up=_follow_up,
+    judge=_judge,
 )

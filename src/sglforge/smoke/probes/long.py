@@ -1,0 +1,201 @@
+"""Probes of length: many tokens before the deadline that the server's own speed sets, and prompts near the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sglforge.smoke.equality import Pair, questions, ties, unequal
+from sglforge.smoke.generation import excerpt, generation, greedy, prompt_of
+from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, differs, failed, inconclusive, passed
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Exchange, Observed
+
+_MEASURED_TOKENS = 32
+_LONG_TOKENS = 384
+# A later token costs hardly more than an early one; what is this much slower hangs.
+_PATIENCE = 5.0
+_LEAST_S = 10.0
+
+_SAMPLE_CHARACTERS = 400
+_SHARE = 0.6
+_EXACT_TOKENS = 1500
+_MOST_TOKENS = 32_000
+_ANSWER_TOKENS = 16
+_SENTENCE = "Entry {number}: the wind came from the west, the sea was calm, and no ship was seen. "
+
+
+def _ask_long(subject: Subject) -> Waves:
+    return ((greedy("speed", subject.long_prompt, _MEASURED_TOKENS, ignore_eos=True),),)
+
+
+def _speed(observed: Observed) -> float | None:
+    """Return the seconds per token of the first request."""
+    for exchange in observed.exchanges:
+        one = generation(exchange.answer.response)
+        if exchange.request.name == "speed" and one and one.completion_tokens:
+            return exchange.answer.seconds / one.completion_tokens
+    return None
+
+
+def _more_long(observed: Observed) -> Waves:
+    speed = _speed(observed)
+    if speed is None or len(observed.exchanges) > 1:
+        return ()
+    deadline = max(_LEAST_S, _PATIENCE * speed * _LONG_TOKENS)
+    request = greedy("long", observed.subject.long_prompt, _LONG_TOKENS, ignore_eos=True)
+    return ((replace(request, timeout_s=round(deadline, 1)),),)
+
+
+def _judge_long(observed: Observed) -> Judgement:
+    speed, last = _speed(observed), observed.exchanges[-1]
+    if speed is None:
+        return _unanswered(last, observed)
+    one = observed.generations().get("long")
+    if last.status == "timeout":
+        return failed(
+            "decode-hang",
+            f"timeout: {_MEASURED_TOKENS} tokens came at {1 / speed:.0f} tokens per second, {_LONG_TOKENS} did not "
+            f"come within {last.answer.seconds:.0f} s; health is {observed.health}",
+            "decoding stops on the way: the log's last `Decode batch` line tells how far it came",
+        )
+    if one is None:
+        return _unanswered(last, observed)
+    sent = one.completion_tokens if one.output_ids is None else len(one.output_ids)
+    if observed.subject.api == "sglang" and not sent == one.completion_tokens == _LONG_TOKENS:
+        return failed(
+            "tokens-lost",
+            f"{_LONG_TOKENS} tokens were asked for; the server counts {one.completion_tokens} and sent {sent} "
+            f"(finish reason {one.finish})",
+        )
+    rate = one.completion_tokens / last.answer.seconds if last.answer.seconds else 0.0
+    return passed(f"{one.completion_tokens} tokens at {rate:.0f} per second", tokens=sent, tokens_per_second=rate)
+
+
+def _unanswered(exchange: Exchange, observed: Observed) -> Judgement:
+    if exchange.status == "timeout":
+        return failed(
+            "decode-hang",
+            f"timeout: no answer to request {exchange.request.name} within {exchange.answer.seconds:.0f} s; "
+            f"health is {observed.health}",
+        )
+    dead = observed.ended is not None or exchange.status == "disconnected"
+    return failed(
+        "server-died" if dead else "request-failed",
+        f"request {exchange.request.name} was answered with {exchange.status} ({observed.ended or 'it still runs'}): "
+        f"{str(exchange.answer.response)[:200]}",
+        "read its log",
+    )
+
+
+def _filler(characters: int) -> str:
+    text, number = "", 0
+    while len(text) < characters:
+        text += _SENTENCE.format(number=number)
+        number += 1
+    return text[:characters]
+
+
+def _ask_context(_subject: Subject) -> Waves:
+    return ((greedy("sample", _filler(_SAMPLE_CHARACTERS), 1),),)
+
+
+def _limit(subject: Subject) -> int | None:
+    return subject.longest_prompt
+
+
+def _more_context(observed: Observed) -> Waves:
+    """Ask a prompt near the limit twice, then one above it, then whether the server still decodes."""
+    if len(observed.exchanges) > 1:
+        return questions(observed, _pairs(observed))
+    characters, limit = _characters_per_token(observed), _limit(observed.subject)
+    if characters is None or limit is None:
+        return ()
+    most = _EXACT_TOKENS if observed.subject.exact else _MOST_TOKENS
+    inside = _filler(int(min(_SHARE * limit, most) * characters)) + observed.subject.long_prompt
+    over = _filler(int(1.2 * limit * characters) + _SAMPLE_CHARACTERS)
+    asked = [greedy(f"inside-{turn}", inside, _ANSWER_TOKENS) for turn in range(2)]
+    return (*((one,) for one in asked), (greedy("over", over, 1),), (greedy("after", observed.subject.long_prompt, 4),))
+
+
+def _characters_per_token(observed: Observed) -> float | None:
+    match observed.exchanges[0].answer.response:
+        case {"meta_info": {"prompt_tokens": int(tokens)}} | {"usage": {"prompt_tokens": int(tokens)}} if tokens:
+            return _SAMPLE_CHARACTERS / tokens
+        case _:
+            return None
+
+
+def _pairs(observed: Observed) -> list[Pair]:
+    answers = observed.generations()
+    prompts = {exchange.request.name: prompt_of(exchange.request) for exchange in observed.exchanges}
+    if not {"inside-0", "inside-1"} <= answers.keys():
+        return []
+    return [Pair(name="inside-1", prompt=prompts["inside-1"], got=answers["inside-1"], expected=answers["inside-0"])]
+
+
+def _judge_context(observed: Observed) -> Judgement:
+    answers = observed.generations()
+    exchanges = {exchange.request.name: exchange for exchange in observed.exchanges}
+    if "over" not in exchanges and all(exchange.ok for exchange in observed.exchanges):
+        return inconclusive("the server does not say how long a prompt may be", "ask it with a native /server_info")
+    tokens = _prompt_tokens(exchanges.get("inside-0"))
+    for name in ("sample", "inside-0", "inside-1"):
+        if name in exchanges and name not in answers:
+            return _unanswered(exchanges[name], observed)
+    pairs = _pairs(observed)
+    for pair, equality in unequal(observed, pairs):
+        return differs(
+            equality,
+            "long-context-wrong",
+            f"a prompt of {tokens} tokens is answered differently the second time, when its prefix is cached: "
+            f"{pair.got.first_difference(pair.expected)}",
+            "the rows of a long prefix are wrong, in the cache or when they are written in chunks",
+            texts=[pair.expected.text, pair.got.text],
+        )
+    over = exchanges["over"]
+    if "after" not in answers:
+        return failed(
+            "overlong-not-refused",
+            f"after a prompt above the limit of {_limit(observed.subject)} tokens (answered with {over.status}) the "
+            f"server does not decode any more ({observed.ended or f'health is {observed.health}'})",
+            "a client can end it with one request: set a limit in front of it until this is mended",
+        )
+    if over.status == 200 or not isinstance(over.status, int) or over.status >= 500:
+        return failed(
+            "overlong-not-refused",
+            f"a prompt above the limit of {_limit(observed.subject)} tokens is answered with {over.status}: "
+            f"{excerpt(str(over.answer.response)[:200])}",
+            "a clean refusal is a status of 400 to 499",
+        )
+    return passed(
+        f"{tokens} tokens twice, the same answer; more than {_limit(observed.subject)} are refused with {over.status}"
+        + ties(observed, pairs),
+        prompt_tokens=tokens,
+    )
+
+
+def _prompt_tokens(exchange: Exchange | None) -> int | None:
+    match exchange.answer.response if exchange else None:
+        case {"meta_info": {"prompt_tokens": int(tokens)}} | {"usage": {"prompt_tokens": int(tokens)}}:
+            return tokens
+        case _:
+            return None
+
+
+DECODE_LONG = Probe(
+    name="decode-long",
+    proves="a long answer comes whole, in the time that the server's own speed allows",
+    requests=_ask_long,
+    follow_up=_more_long,
+    judge=_judge_long,
+    judges_silence=True,
+)
+LONG_CONTEXT = Probe(
+    name="long-context",
+    proves="a prompt near the limit is answered the same twice, and one above it is refused cleanly",
+    needs=(Need.NATIVE,),
+    requests=_ask_context,
+    follow_up=_more_context,
+    judge=_judge_context,
+    judges_silence=True,
+)
