@@ -25,13 +25,14 @@ from sglforge.base.ids import Sha256
 from sglforge.config.releases import read_releases, releases_path
 from sglforge.errors import PatchError, Severity
 from sglforge.patches import kinds
+from sglforge.patches.apply import apply_series
 from sglforge.patches.checkout import File, open_checkout
 from sglforge.patches.contracts.arrivals import arrivals
 from sglforge.patches.contracts.judge import judge
 from sglforge.patches.contracts.names import check
 from sglforge.patches.draft import Draft
 from sglforge.patches.result import TopicState
-from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.series import Series, load_series
 from sglforge.patches.topic import Topic
 from sglforge.patches.upstream import UpstreamTree, kept_tree
 

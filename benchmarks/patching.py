@@ -10,7 +10,8 @@ from benchmarks.measure import BenchError, Sample, interleave, summary, timed
 from benchmarks.setting import ROOT, Setting
 
 from sglforge.base.index_locations import IndexLocations
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.apply import apply_series
+from sglforge.patches.series import load_series
 from sglforge.pipeline.sources import bring
 from sglforge.sources.unpack import unpack
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult
-from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.series import Series, load_series
 
 WORDS = """
 description = "d"

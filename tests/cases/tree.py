@@ -15,7 +15,8 @@ from typing import Any
 
 from cases.model import CaseError, Judgement
 from sglforge.errors import Finding, PatchError, verdict_of
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.apply import apply_series
+from sglforge.patches.series import load_series
 
 _TOPIC = """
 description = "The patch of a public report."

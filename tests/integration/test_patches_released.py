@@ -20,9 +20,10 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedSource, read_lock
 from sglforge.errors import Severity
 from sglforge.host import package_index
+from sglforge.patches.apply import apply_series
 from sglforge.patches.model import PythonEdit, TomlEdit
 from sglforge.patches.result import TopicState
-from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.series import Series, load_series
 from sglforge.patches.topic import Topic
 from sglforge.patches.treeid import tree_id
 from sglforge.sources.fetch import fetch

@@ -15,8 +15,9 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.releases import Release, read_releases, releases_path
 from sglforge.errors import RenderError
 from sglforge.host import package_index
+from sglforge.patches.apply import apply_series
 from sglforge.patches.drift import read_expectation
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.series import load_series
 from sglforge.patches.treeid import tree_id
 from sglforge.patches.upstream import UpstreamTree, upstream_tree
 from sglforge.patches.versions import holds

@@ -25,8 +25,9 @@ from sglforge.config.releases import read_releases, releases_path
 from sglforge.host import package_index
 from sglforge.launch.render import LaunchScript, render_bash
 from sglforge.launch.rules import load_rules
+from sglforge.patches.apply import apply_series
 from sglforge.patches.result import TopicState
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.series import load_series
 from sglforge.patches.upstream import upstream_tree
 from sglforge.patches.versions import holds
 from sglforge.provision.receipt import Environment, find_environment

@@ -26,11 +26,12 @@ from sglforge.config.model import Profile
 from sglforge.host import package_index
 from sglforge.launch.render import render_bash
 from sglforge.launch.threshold import PATCHED_OPTION, ServedTree
+from sglforge.patches.apply import apply_series
 from sglforge.patches.checkout import open_checkout
 from sglforge.patches.draft import Draft
 from sglforge.patches.fate import edited
 from sglforge.patches.load import load_topic
-from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.series import Series, load_series
 from sglforge.patches.topic import Topic
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.smoke import ports

@@ -25,7 +25,8 @@ from sglforge.build.pep517 import Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, publish
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
 from sglforge.errors import BuildError, CheckError
-from sglforge.patches.series import Series, apply_series
+from sglforge.patches.apply import apply_series
+from sglforge.patches.series import Series
 from sglforge.plan import Step
 from sglforge.sources.model import SourceArchive
 from sglforge.sources.paths import copy_folder, digest_folder

@@ -20,9 +20,10 @@ from sglforge.config.releases import Release, Releases, dump_releases, merged, r
 from sglforge.errors import ConfigError, Finding, PatchError, verdict_of
 from sglforge.host import package_index
 from sglforge.patches import drift as matrices
+from sglforge.patches.apply import apply_series
 from sglforge.patches.drift import Column, Expectation, Matrix
 from sglforge.patches.heatmap import svg
-from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.series import Series, load_series
 from sglforge.patches.upstream import kept_tree, upstream_tree
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.sources.fetch import fetch_file

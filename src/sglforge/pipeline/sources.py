@@ -15,8 +15,9 @@ from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump
 from sglforge.config.model import GitSource, SdistSource, WheelSource
 from sglforge.errors import ConfigError, Finding, PatchError, Severity, verdict_of
 from sglforge.host import package_index
+from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.series import load_series
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, Selection, plan, select
 from sglforge.pipeline.trees import given_version

@@ -9,8 +9,9 @@ import pytest
 from patching import Put, patch, series_of
 
 from sglforge.errors import Severity
+from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult, TopicState
-from sglforge.patches.series import Series, apply_series, load_series
+from sglforge.patches.series import Series, load_series
 
 WORKER = """\
 import logging

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from toy_series import Bench, edit
 
-from sglforge.patches.series import apply_series
+from sglforge.patches.apply import apply_series
 from sglforge.patches.treeid import blobs, tree_id
 
 

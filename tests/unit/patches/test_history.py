@@ -9,9 +9,9 @@ import pytest
 from toy_series import WORKER, Bench, edit
 
 from sglforge.base import git, proc
+from sglforge.patches.apply import apply_series
 from sglforge.patches.edits import text_digest
 from sglforge.patches.result import PatchResult, TopicState
-from sglforge.patches.series import apply_series
 
 FILES = {"pkg/CMakeLists.txt": "project(x)\nset(A 1)\n", "pkg/x.toml": "[project]\nname = 'x'\n"}
 TEXT = """

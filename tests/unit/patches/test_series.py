@@ -13,9 +13,10 @@ from toy_series import WORDS, WORKER, Bench, edit
 import sglforge
 from sglforge.base import proc
 from sglforge.errors import ConfigError, PatchError, Severity
+from sglforge.patches.apply import apply_series
 from sglforge.patches.result import TopicState
 from sglforge.patches.schema import schemas
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.series import load_series
 from sglforge.patches.treeid import tree_id
 
 
@@ -308,7 +309,8 @@ def test_a_disk_that_refuses_leaves_the_tree_as_it_was(bench: Bench, monkeypatch
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sglforge.patches.series import apply_series, load_series
+from sglforge.patches.apply import apply_series
+from sglforge.patches.series import load_series
 replaced, done = Path.replace, []
 def kill(self, target):
     if len(done) == {after}:
