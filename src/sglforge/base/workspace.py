@@ -39,6 +39,11 @@ class Workspace:
         return self.root / "verdicts"
 
     @property
+    def noise(self) -> Path:
+        """By how much equal scores differed: ``noise/<sha256 of the receipt>.json``."""
+        return self.root / "noise"
+
+    @property
     def trees(self) -> Path:
         """Unpacked archives that are only read: ``trees/<sha256 of the archive>/``."""
         return self.root / "trees"

@@ -75,6 +75,7 @@ def prove(
     probes: tuple[str, ...] | None = None,
 ) -> SmokeReport:
     """Run smoke as one step of the console, show its findings, and store the verdict of a whole run."""
+    from sglforge.smoke import noise
     from sglforge.smoke import run as smoke_run
 
     with console.step(f"smoke {profile.name}") as step:
@@ -85,9 +86,11 @@ def prove(
             target=selection.target,
             tree=served_tree(request, profile, environment),
             record=record,
+            noise=noise.known(request.workspace, environment.receipt_sha256),
             probes=probes,
             progress=lambda note: step.progress(note=note),
         )
+        noise.remember(request.workspace, environment.receipt_sha256, report.observed.values())
         passed = sum(result.verdict == "pass" for result in report.probes)
         step.say(f"{report.verdict}, {passed} of {len(report.probes)} probes passed")
         step.failed = exit_code(report.verdict) != 0

@@ -65,11 +65,11 @@ def equality(observed: Observed, pair: Pair) -> Equality:
     """Compare the two continuations of a pair."""
     if pair.got.same_as(pair.expected):
         return "same"
-    if observed.subject.exact:
+    has_ids = pair.got.output_ids is not None and pair.expected.output_ids is not None
+    if observed.subject.exact or (has_ids and pair.place is None):  # one is only the beginning of the other
         return "other"
-    if (gap := gap_of(observed, pair)) is None:
-        return "open" if pair.place is not None or pair.got.output_ids is None else "other"
-    return "tie" if gap.tied else "other"
+    gap = gap_of(observed, pair)
+    return "open" if gap is None else "tie" if gap.tied else "other"
 
 
 def unequal(observed: Observed, pairs: Sequence[Pair]) -> list[tuple[Pair, Equality]]:

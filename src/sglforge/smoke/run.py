@@ -38,6 +38,7 @@ def run(
     target: Target,
     record: RunRecord,
     tree: ServedTree | None = None,
+    noise: float | None = None,
     probes: Sequence[str] | None = None,
     progress: Progress = lambda _note: None,
     stop_grace_s: float = 20.0,
@@ -55,6 +56,7 @@ def run(
         target: Decides the scope of the verdict.
         record: Where scripts, logs and the transcript go.
         tree: What is installed; needed only by a profile with a speculation threshold.
+        noise: By how much equal scores differed in this environment before, in nats.
         probes: Names of the probes to run; None means all.
         progress: Is told what happens now.
         stop_grace_s: Seconds that a server may take to end after SIGTERM.
@@ -71,6 +73,7 @@ def run(
         catalog_root=catalog_root,
         tree=tree,
         record=record,
+        noise=noise,
         progress=progress,
         stop_grace_s=stop_grace_s,
     )
@@ -103,6 +106,7 @@ def run(
         },
         log=log,
         transcript=steps,
+        observed=examination.observed,
     )
 
 
@@ -117,6 +121,7 @@ class _Bench:
     catalog_root: Path
     tree: ServedTree | None
     record: RunRecord
+    noise: float | None
     progress: Progress
     stop_grace_s: float
 
@@ -166,6 +171,7 @@ class _Bench:
             server=server,
             timeout_s=self.profile.request_timeout_s,
             site=site,
+            noise=self.noise,
             progress=self.progress,
         )
 

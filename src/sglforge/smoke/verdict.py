@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sglforge.errors import Finding, Severity, Verdict
+
+if TYPE_CHECKING:
+    from sglforge.smoke.transcript import Observed
 
 ProbeVerdict = Literal["pass", "fail", "inconclusive", "skipped"]
 Scope = Literal["cpu-logic", "gpu", "unknown"]
@@ -64,7 +67,8 @@ class ProbeResult:
 class SmokeReport:
     """The outcome of a smoke test: what was proven, what was not, and where to read it up.
 
-    ``profile`` is the profile's name, or the address of a server that somebody else started.
+    ``profile`` is the profile's name, or the address of a server that somebody else started; ``observed`` is what the
+    probes saw, by their names.
     """
 
     profile: str
@@ -76,6 +80,7 @@ class SmokeReport:
     versions: Mapping[str, str | None]
     transcript: Path
     log: Path | None = None
+    observed: Mapping[str, Observed] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
