@@ -17,8 +17,9 @@ SHM = Path("/dev/shm")  # noqa: S108 - not a temporary folder of ours: it is loo
 _SYSV = Path("/proc/sysvipc/shm")
 _IPC_RMID = 0
 
-# What upstream never removes at a stop: SGLang 0.5.13 to 0.5.23, one file of 16 KiB for each rank.
-_KNOWN_LEAKS = (re.compile(r"sglang_loads_.+\.shm"),)
+# What upstream leaves at a stop: SGLang 0.5.13 to 0.5.23 one file of 16 KiB for each rank; every release, now and then, a
+# semaphore of Python's multiprocessing, because it kills the process that would have removed it (seen in 0.5.9).
+_KNOWN_LEAKS = (re.compile(r"sglang_loads_.+\.shm"), re.compile(r"sem\.mp-[A-Za-z0-9_]+"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class Segment:
 
     @property
     def known_leak(self) -> bool:
-        """Whether every server of that SGLang leaves it."""
+        """Whether it is what servers of SGLang are known to leave."""
         return any(pattern.fullmatch(self.name) for pattern in _KNOWN_LEAKS)
 
 

@@ -97,8 +97,9 @@ def test_shared_memory_that_is_left_is_named_and_removed(tmp_path: Path, name: s
     assert not (FOLDER / name).exists()
 
 
-def test_a_leak_that_every_server_has_is_removed_and_not_held_against_it(tmp_path: Path, name: str) -> None:
-    leak = f"sglang_loads_{name}.shm"
+@pytest.mark.parametrize("form", ["sglang_loads_{}.shm", "sem.mp-{}"])
+def test_a_leak_that_is_known_is_removed_and_not_held_against_a_server(tmp_path: Path, name: str, form: str) -> None:
+    leak = form.format(name.replace("-", "_"))
     stopped = end_one(tmp_path, leak, "leave")
     assert stopped.clean
     assert (stopped.shared_memory, names(stopped.known_leaks)) == ((), [leak])

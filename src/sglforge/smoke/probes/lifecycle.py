@@ -82,7 +82,7 @@ def _judge_stopped(observed: Observed) -> Judgement:
         return skipped("a server had already ended by itself; nothing of it was left", **evidence)
     slowest = max((stopped.seconds for _, stopped in observed.stops), default=0.0)
     leaks = [leak for _, stopped in observed.stops for leak in stopped.known_leaks]
-    known = f"; removed what every server of this SGLang leaves: {', '.join(leaks)}" if leaks else ""
+    known = f"; removed what SGLang is known to leave: {', '.join(leaks)}" if leaks else ""
     return passed(f"SIGTERM was enough ({slowest:.1f} s); no process left, ports closed{known}", **evidence)
 
 
