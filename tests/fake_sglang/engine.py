@@ -46,6 +46,7 @@ class Engine:
     dead: bool = False
     draft_steps: int = 0
     _taken: int = 0
+    _compiled: bool = False
     _stuck: bool = False
     _spoiled: bool = False
     _blocked: bool = False
@@ -82,7 +83,8 @@ class Engine:
         if "refuses" in faults and job.max_new_tokens > 4:
             job.refused = "out of pages"
             return
-        if "jit-at-request" in faults and self._taken == 1:
+        if "jit-at-request" in faults and job.max_new_tokens > 1 and not self._compiled:
+            self._compiled = True
             _compile()
         late = "hangs-after-200-tokens" in faults and self.options.speculative and job.max_new_tokens > 200
         if late or "hangs-at-first-token" in faults:

@@ -22,8 +22,8 @@ FAULTS: Mapping[str, str] = {
     "never-ready": "model info stays 503: the scheduler never finishes its warm-up",
     "old-route": "SGLang before 0.5.10, which has get_model_info only",
     "wrong-version": "an older wheel shadows the one that was built",
-    "jit-at-request": "a module is missing from the ahead-of-time set, so that the first request compiles it"
-    " (sgl-project/sglang#5389)",
+    "jit-at-request": "a module is missing from the ahead-of-time set, so that the first request of more than one token"
+    " compiles it (sgl-project/sglang#5389)",
     # while it decodes
     "wrong-class-attribute": "the threshold is set on the target worker and read on the draft worker: the first decode "
     "raises, the HTTP process lives on",

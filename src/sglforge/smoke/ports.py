@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from sglforge.errors import SmokeError
@@ -37,30 +38,22 @@ def is_open(port: int) -> bool:
 
 
 def holder(port: int) -> int | None:
-    """Return the pid of the process that listens on a port, None when /proc does not tell."""
+    """Return the pid of a process that listens on a port, None when /proc does not tell."""
+    return next(holders(port), None)
+
+
+def holders(port: int) -> Iterator[int]:
+    """Yield the pids of the processes that listen on a port, as far as /proc tells."""
     inodes = {f"socket:[{inode}]" for inode, its_port in listening().items() if its_port == port}
     for process in Path("/proc").iterdir():
         if not (inodes and process.name.isdigit()):
             continue
         with contextlib.suppress(OSError):
             if any(str(link.readlink()) in inodes for link in (process / "fd").iterdir()):
-                return int(process.name)
-    return None
+                yield int(process.name)
 
 
-def listening_ports(pid: int) -> tuple[int, ...]:
-    """Return the TCP ports that a process listens on, sorted; nothing when /proc does not tell."""
-    listeners = {f"socket:[{inode}]": port for inode, port in listening(Path(f"/proc/{pid}/net")).items()}
-    found = set()
-    with contextlib.suppress(OSError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                if port := listeners.get(str(link.readlink())):
-                    found.add(port)
-    return tuple(sorted(found))
-
-
-def listening(tables: Path = Path("/proc/net")) -> dict[str, int]:
+def listening() -> dict[str, int]:
     """Return the port of every listening TCP socket by the socket's inode.
 
     proc_pid_net(5): local_address, st, inode.
@@ -68,7 +61,7 @@ def listening(tables: Path = Path("/proc/net")) -> dict[str, int]:
     found = {}
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for row in map(str.split, (tables / table).read_text().splitlines()[1:]):
+            for row in map(str.split, Path("/proc/net", table).read_text().splitlines()[1:]):
                 if row[3] == _LISTEN:
                     found[row[9]] = int(row[1].rpartition(":")[2], 16)
     return found

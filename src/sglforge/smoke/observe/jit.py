@@ -8,16 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from sglforge.base.files import sha256_file
 from sglforge.errors import Finding, Severity
 from sglforge.smoke.observe.processes import environment_of
 
 FileKind = Literal["product", "lock", "log", "other"]
 _SHOWN = 20
+# Compilers that have nothing to build ahead: they compile for each new shape or type and keep it in a folder.
+CACHING = frozenset({"cute", "deep-gemm", "inductor", "tilelang", "triton"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,25 @@ class Snapshot:
     unreadable: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """Return the snapshot for a transcript; it may be large, what `changes` finds is small."""
+        """Return the snapshot for a transcript; it may be large, its `products` are fewer."""
         return asdict(self)
+
+    def products(self) -> Snapshot:
+        """Return the snapshot of what was compiled only, which is what counts."""
+        return replace(self, files={path: stamp for path, stamp in self.files.items() if self._kind(path) == "product"})
+
+    def modules_since(self, seconds: float) -> tuple[tuple[str, str], ...]:
+        """Return owner and name of what was compiled after a time, in seconds since 1970."""
+        made = [path for path, (_, ns) in self.files.items() if ns >= seconds * 1e9 and self._kind(path) == "product"]
+        return tuple(sorted({(f.owner, module_name(f.owner, below)) for f, below in map(self._place, made)}))
+
+    def _kind(self, path: str) -> FileKind:
+        folder, below = self._place(path)
+        return file_kind(folder.owner, below)
+
+    def _place(self, path: str) -> tuple[JitFolder, PurePath]:
+        folder = _folder(self.folders, path)
+        return folder, PurePath(path).relative_to(folder.path)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
@@ -56,7 +74,7 @@ class ChangedFile:
     """A file that is new or was written again.
 
     ``module`` is the name of what was compiled, as its owner calls it. Only a ``product`` proves that something was
-    compiled: a library, an object, a kernel image, a graph; it has a sha256 if it was still there.
+    compiled: a library, an object, a kernel image, a graph.
     """
 
     path: str
@@ -65,7 +83,6 @@ class ChangedFile:
     kind: FileKind
     new: bool
     size: int
-    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +219,7 @@ def snapshot(folders: Sequence[JitFolder]) -> Snapshot:
 
 
 def changes(before: Snapshot, after: Snapshot) -> JitChanges:
-    """Return what is new or was written again between two snapshots, with products hashed.
+    """Return what is new or was written again between two snapshots.
 
     A folder that only the second one knows is an open question: it counts as unreadable.
     """
@@ -223,23 +240,21 @@ def changes(before: Snapshot, after: Snapshot) -> JitChanges:
                 kind=kind,
                 new=path not in before.files,
                 size=size,
-                sha256=_sha256(path) if kind == "product" else None,
             )
         )
     unreadable = tuple(sorted({*before.unreadable, *after.unreadable, *unseen}))
     return JitChanges(folders=after.folders, files=tuple(found), unreadable=unreadable)
 
 
-def judge_jit(compiled: JitChanges, *, severity: Severity) -> Finding | None:
-    """Return the finding for what was compiled at run time, None when nothing was."""
-    modules = compiled.modules
-    if not modules:
+def judge_jit(compiled: JitChanges) -> Finding | None:
+    """Return the finding for what was compiled at run time and could have been built ahead, None when nothing was."""
+    names = [f"{owner}: {module}" for owner, module in compiled.modules if owner not in CACHING]
+    if not names:
         return None
-    names = [f"{owner}: {module}" for owner, module in modules]
-    products = [file.path for file in compiled.files if file.kind == "product"]
+    products = [file.path for file in compiled.files if file.kind == "product" and file.owner not in CACHING]
     return Finding(
         code="jit-at-run-time",
-        severity=severity,
+        severity=Severity.ERROR,
         message=f"the server compiled {len(names)} module{'s' if len(names) > 1 else ''} while it ran: "
         f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}",
         hint="build these modules into the environment, or keep the folder between starts",
@@ -328,13 +343,6 @@ def _files(root: str, unreadable: list[str]) -> Iterator[tuple[str, tuple[int, i
             continue
         except OSError:
             unreadable.append(path)
-
-
-def _sha256(path: str) -> str | None:
-    try:
-        return sha256_file(Path(path))
-    except OSError:
-        return None
 
 
 def _values(environments: Sequence[Mapping[str, str]], variable: str) -> list[str]:

@@ -17,7 +17,7 @@ from sglforge.base.files import sha256_file
 from sglforge.errors import Finding, Severity
 from sglforge.provision.receipt import Environment
 from sglforge.smoke.observe.elf import Linkage, read_linkage
-from sglforge.smoke.observe.processes import environment_of
+from sglforge.smoke.observe.processes import environment_of, started
 
 _DELETED = " (deleted)"
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH")
@@ -117,10 +117,10 @@ def read_libraries(pids: Sequence[int], *, environment: Path, expected: Mapping[
                 holders.setdefault(path, []).append(pid)
         except OSError:
             unreadable.append(pid)
-    started = {pid: _started(pid) for pid in pids}
+    starts = {pid: started(pid) for pid in pids}
     root = os.path.realpath(environment)
     libraries = (
-        _library(path, holding, root, expected, min(started[pid] for pid in holding))
+        _library(path, holding, root, expected, min(starts[pid] for pid in holding))
         for path, holding in sorted(holders.items())
     )
     return Loaded(
@@ -264,16 +264,6 @@ def _mapped(pid: int) -> Iterator[str]:
 def _is_memory(path: str) -> bool:
     """Say whether a mapping is memory with a name, not a file on disk."""
     return path.startswith(("/memfd:", "/SYSV", "/dev/", "/anon_hugepage"))
-
-
-def _started(pid: int) -> float:
-    """Return when a process started, in seconds since 1970; never, if it has ended."""
-    import psutil
-
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return float("inf")
 
 
 def _search(pid: int) -> list[tuple[str, str]]:

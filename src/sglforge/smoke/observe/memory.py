@@ -52,8 +52,8 @@ def steadiness(
 ) -> Steadiness:
     """Say whether samples, one after each round of the same work, stay level.
 
-    Only growth counts: memory that is given back is no fault. Take `ProcessGroup.rss`, not PSS, which changes when
-    another server that maps the same files starts or ends.
+    Only growth counts: memory that is given back is no fault. Take RSS, not PSS, which changes when another
+    server that maps the same files starts or ends.
 
     Args:
         samples: One value after each round, in the order of the rounds.

@@ -7,10 +7,13 @@ from difflib import get_close_matches
 
 from sglforge.errors import ConfigError
 from sglforge.smoke.probes.chat import CHAT, TOOL_CALL
+from sglforge.smoke.probes.identity import IDENTITY
+from sglforge.smoke.probes.jit import JIT_SILENCE
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import ABORT, BURST, PARALLEL
 from sglforge.smoke.probes.logits import LOGPROBS_FINITE
 from sglforge.smoke.probes.long import DECODE_LONG, LONG_CONTEXT
+from sglforge.smoke.probes.memory import MEMORY_STEADY
 from sglforge.smoke.probes.model import Probe
 from sglforge.smoke.probes.prefill import PREFILL_VS_DECODE
 from sglforge.smoke.probes.prefix import PREFIX_HIT
@@ -22,6 +25,7 @@ from sglforge.smoke.probes.threshold import THRESHOLD_WAVE
 
 PROBES: tuple[Probe, ...] = (
     STARTED,
+    IDENTITY,
     DECODE_SINGLE,
     GREEDY_REPEAT,
     FACTS,
@@ -40,8 +44,10 @@ PROBES: tuple[Probe, ...] = (
     BURST,
     ABORT,
     LONG_CONTEXT,
+    MEMORY_STEADY,
     JSON_SCHEMA,
     ALIVE_AFTER,
+    JIT_SILENCE,
     STOPS_CLEAN,
 )
 

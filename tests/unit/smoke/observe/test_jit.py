@@ -152,11 +152,10 @@ def test_a_module_that_gcc_makes_is_found_and_named(tmp_path: Path) -> None:
     assert found.modules == (("flashinfer", "sampling"),)
     (product,) = (file for file in found.files if file.kind == "product")
     assert (product.path, product.new, product.size) == (str(built), True, built.stat().st_size)
-    assert len(product.sha256 or "") == 64
     assert len(found.files) == 3
-    finding = judge_jit(found, severity=Severity.WARNING)
+    finding = judge_jit(found)
     assert finding is not None
-    assert finding.code == "jit-at-run-time"
+    assert (finding.code, finding.severity) == ("jit-at-run-time", Severity.ERROR)
     assert "flashinfer: sampling" in finding.message
     assert str(built) in finding.detail
 
@@ -170,7 +169,27 @@ def test_nothing_new_is_no_finding_and_neither_are_logs_and_locks(tmp_path: Path
     write(tmp_path / "cache/x.lock")
     found = changes(before, snapshot(folders))
     assert [file.kind for file in found.files] == ["log", "lock"]
-    assert judge_jit(found, severity=Severity.WARNING) is None
+    assert judge_jit(found) is None
+
+
+def test_what_a_cache_is_filled_with_is_no_finding(tmp_path: Path) -> None:
+    folders = (*watched(tmp_path), JitFolder(owner="triton", path=str(tmp_path / "t"), source="TRITON_CACHE_DIR"))
+    before = snapshot(folders)
+    write(tmp_path / "t/QX7A/_fwd_kernel.cubin")
+    found = changes(before, snapshot(folders))
+    assert found.modules == (("triton", "_fwd_kernel"),)
+    assert judge_jit(found) is None
+
+
+def test_products_are_told_from_the_rest_and_by_their_time(tmp_path: Path) -> None:
+    ops = tmp_path / "cache/.cache/flashinfer/a/cached_ops"
+    os.utime(write(ops / "old/old.so"), (1000.0, 1000.0))
+    os.utime(write(ops / "new/new.so"), (2000.0, 2000.0))
+    write(ops / "new/build.log")
+    seen = snapshot(watched(tmp_path))
+    assert set(seen.products().files) == {str(ops / "old/old.so"), str(ops / "new/new.so")}
+    assert seen.modules_since(1500.0) == (("flashinfer", "new"),)
+    assert seen.modules_since(2000.5) == ()
 
 
 def test_a_product_that_was_written_again(tmp_path: Path) -> None:
@@ -217,7 +236,7 @@ def test_a_name_that_is_no_text_can_be_written_down(tmp_path: Path) -> None:
     write(tmp_path / "cache" / os.fsdecode(b"\xff.so"))
     (file,) = changes(before, snapshot(watched(tmp_path))).files
     file.path.encode()
-    assert (file.kind, file.sha256) == ("product", None)
+    assert file.kind == "product"
 
 
 def test_snapshots_and_changes_survive_json(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sglforge.base import proc
 from sglforge.smoke.observe.memory import LEAST_SAMPLES, TOLERANCE_BYTES, Steadiness, steadiness
-from sglforge.smoke.observe.processes import observe_group
+from sglforge.smoke.observe.processes import resident
 
 MIB = 2**20
 levels = st.floats(0, 64 * 2**30)
@@ -103,7 +103,7 @@ def test_a_real_process(tmp_path: Path, leak_kib: int, verdict: str) -> None:
         deadline = time.monotonic() + 30
         while len(samples) < 11 and time.monotonic() < deadline:
             if log.read_text().count("round") > len(samples):
-                samples.append(observe_group(service.pid).rss)
+                samples.append(resident(service.members()))
     finally:
         service.stop(grace_s=0.0)
     assert steadiness(samples).verdict == verdict

@@ -1,0 +1,100 @@
+"""The probe of memory: the same work again and again takes no more of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from sglforge.smoke.client import Answer, Request
+from sglforge.smoke.generation import greedy
+from sglforge.smoke.observe.memory import steadiness
+from sglforge.smoke.observe.processes import resident
+from sglforge.smoke.probes.looking import Seen, by_looks
+from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, inconclusive, passed
+from sglforge.smoke.site import Site
+from sglforge.smoke.subject import Subject
+from sglforge.smoke.transcript import Look, Observed
+
+_ROUNDS = 12
+_TOGETHER = 4
+_TOKENS = 4
+_LAST = 3
+"""Looks that must agree: a server publishes its figures a moment after its answer."""
+_SETTLE_S = 0.3
+_BUSY_S = 2.0
+
+
+def _ask(subject: Subject) -> Waves:
+    """Ask the same few tokens of the same prompts, round after round."""
+    prompts = subject.prompts
+    return tuple(
+        tuple(greedy(f"round-{number}-{one}", prompts[one % len(prompts)], _TOKENS) for one in range(_TOGETHER))
+        for number in range(1, _ROUNDS + 1)
+    )
+
+
+def _look(site: Site) -> Look:
+    """Read RSS, in bytes over all processes, and the KV tokens in use once nothing runs any more."""
+    load = _load_at_rest(site.ask)
+    return {"rss": resident(site.members()), **load}
+
+
+def _load_at_rest(ask: Callable[[Request], Answer]) -> Mapping[str, int | None]:
+    """Return KV tokens in use and requests at work; a moment is given to come to rest.
+
+    Tokens that the prefix cache could give back do not count as used (SGLang 0.5.9 to 0.5.23).
+    """
+    start = time.monotonic()
+    while True:
+        match ask(Request(name="loads", path="/v1/loads")).response:
+            case {"loads": [*ranks]}:
+                used = sum(int(rank["num_used_tokens"]) for rank in ranks)
+                busy = sum(int(rank["num_running_reqs"]) + int(rank["num_waiting_reqs"]) for rank in ranks)
+            case _:
+                return {"kv_tokens": None, "busy": None}
+        if not (used or busy) or time.monotonic() - start > (_BUSY_S if busy else _SETTLE_S):
+            return {"kv_tokens": used, "busy": busy}
+        time.sleep(0.03)
+
+
+def _judge(_observed: Observed, looks: Seen) -> Judgement:
+    ready, before, *after = looks
+    if len(after) < _ROUNDS:
+        return inconclusive(f"the server was seen after {len(after)} of {_ROUNDS} rounds")
+    rss = steadiness([float(look["rss"]) for look in after])
+    used = [look["kv_tokens"] for look in after]
+    evidence: dict[str, object] = {"rss": [look["rss"] for look in after], "growth": rss.growth, "kv_tokens": used}
+    told = all(look["kv_tokens"] is not None for look in looks)
+    rest = min(ready["kv_tokens"], before["kv_tokens"]) if told else 0
+    held = min(used[-_LAST:]) - rest if told else 0
+    busy = min(look["busy"] or 0 for look in after[-_LAST:])
+    faults = []
+    if held > 0 and not busy:
+        faults.append(f"{held} KV tokens are in use by nobody, where {rest} were when the server was ready")
+    if rss.verdict == "grows":
+        faults.append(
+            f"its processes grow by {_mib(rss.per_round)} with each round of {_TOGETHER} requests that were the same"
+        )
+    if faults:
+        return failed(
+            "memory-grows", "; ".join(faults), "it will run out: see which requests it forgets to clean up", **evidence
+        )
+    if busy:
+        return inconclusive(f"the server is still at work on {busy} requests, and none was waited for", "", **evidence)
+    level = f"its processes stay at {_mib(after[-1]['rss'])} ({_mib(rss.growth)} more after {_ROUNDS} rounds)"
+    kv = f"{used[-1]} KV tokens in use at rest" if told else "it does not say how many KV tokens are in use"
+    return passed(f"{level}; {kv}", **evidence)
+
+
+def _mib(size: float | None) -> str:
+    return f"{(size or 0) / 2**20:.1f} MiB"
+
+
+MEMORY_STEADY = Probe(
+    name="memory-steady",
+    proves="the same work again and again takes no more memory",
+    needs=(Need.OWN, Need.NATIVE),
+    requests=_ask,
+    look=_look,
+    judge=by_looks(_judge),
+)
