@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from calling import ROOT, Called
+from shared_objects import shared_object
 
 from sglforge.base import proc, runrecord
 from sglforge.base.workspace import Workspace
@@ -16,7 +17,9 @@ from sglforge.config.model import Profile, Speculation, Target
 from sglforge.launch.threshold import adaptive_config
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.smoke.generation import generation
+from sglforge.smoke.judging import judge_again
 from sglforge.smoke.run import run
+from sglforge.smoke.transcript import transcript_of
 from sglforge.smoke.verdict import SmokeReport
 
 pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(900)]
@@ -79,6 +82,60 @@ def test_this_sglang_answers_with_what_the_judges_read(environment: Environment,
     # each verification adds one token of the model's own, the first token comes from the prefill
     assert answer.verify_steps
     assert answer.correct_drafts + answer.verify_steps >= answer.completion_tokens - 1
+
+
+# Takes memory from every process that has it, as long as the file lies beside it that the test puts there.
+LEAK = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *leak(void *none) {
+  for (;;) {
+    usleep(50000);
+    if (access(LEAKING, F_OK) == 0) memset(malloc(2 << 20), 1, 2 << 20);
+  }
+}
+__attribute__((constructor)) static void begin(void) { pthread_t one; pthread_create(&one, NULL, leak, NULL); }
+"""
+
+
+def test_a_foreign_library_a_leak_and_a_module_compiled_late_are_seen_from_outside(
+    environment: Environment, tmp_path: Path
+) -> None:
+    leaking, cache = tmp_path / "leaking", tmp_path / "ffi"
+    body = LEAK.replace("LEAKING", json.dumps(str(leaking)))
+    library = shared_object(tmp_path / "theirs" / "libtorch_shm.so", body=body)
+    variables = {**PROFILE.environment, "LD_PRELOAD": str(library), "TVM_FFI_CACHE_DIR": str(cache)}
+    shared_object(cache / "early_0a" / "main.so")
+
+    def during(note: str) -> None:
+        leaking.unlink(missing_ok=True)
+        if note == "profile server: memory-steady":
+            leaking.touch()
+            shared_object(cache / "late_0b" / "main.so")
+
+    report = run(
+        PROFILE.model_copy(update={"speculation": None, "environment": variables}),
+        environment=environment,
+        catalog_root=ROOT,
+        target=TARGET,
+        record=runrecord.start(tmp_path / "runs"),
+        probes=["started", "identity", "memory-steady", "jit-silence", "stops-clean"],
+        progress=during,
+    )
+    found = {probe.name: probe.finding.code for probe in report.probes if probe.finding}
+    assert found == {
+        "identity": "library-not-ours",
+        "memory-steady": "memory-grows",
+        "jit-silence": "jit-at-run-time",
+    }
+    (late,) = (probe for probe in report.probes if probe.name == "jit-silence")
+    assert late.message.endswith("compiled 1 module while it ran: tvm-ffi: late_0b")
+    transcript = transcript_of(json.loads(report.transcript.read_text()))
+    assert [(again.name, again.message) for again in judge_again(transcript)] == [
+        (probe.name, probe.message) for probe in report.probes
+    ]
 
 
 POLICY = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sglforge.errors import Finding, Severity
 from sglforge.provision.receipt import Environment
@@ -38,6 +39,9 @@ def _look(site: Site) -> Look:
     libraries = read_libraries(
         members, environment=site.environment.path, expected=expected_hashes(installed) if installed else {}
     )
+    if libraries.unreadable:
+        live = site.members()  # a short helper that ends meanwhile hides nothing
+        libraries = replace(libraries, unreadable=tuple(pid for pid in libraries.unreadable if pid in live))
     return {
         "comparison": compare(info, expected, command=command).to_json() if info else None,
         "stranger": ports.process(stranger) if stranger and not listener else None,

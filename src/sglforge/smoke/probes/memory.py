@@ -66,11 +66,11 @@ def _judge(_observed: Observed, looks: Seen) -> Judgement:
     evidence: dict[str, object] = {"rss": [look["rss"] for look in after], "growth": rss.growth, "kv_tokens": used}
     told = all(look["kv_tokens"] is not None for look in looks)
     rest = min(ready["kv_tokens"], before["kv_tokens"]) if told else 0
-    held = min(used[-_LAST:]) - rest if told else 0
+    held = told and min(used[-_LAST:]) > rest
     busy = min(look["busy"] or 0 for look in after[-_LAST:])
     faults = []
-    if held > 0 and not busy:
-        faults.append(f"{held} KV tokens are in use by nobody, where {rest} were when the server was ready")
+    if held and not busy:
+        faults.append(f"{used[-1] - rest} KV tokens are in use by nobody that were free when the server was ready")
     if rss.verdict == "grows":
         faults.append(
             f"its processes grow by {_mib(rss.per_round)} with each round of {_TOGETHER} requests that were the same"
