@@ -82,8 +82,8 @@ def test_each_fault_is_caught_by_its_probe_alone_and_again_from_the_transcript(
 
 def test_a_leak_is_told_by_its_tokens_and_by_its_bytes(bench: Bench) -> None:
     message = result_of(bench.run(make_profile("memory-grows"), probes=["memory-steady"]), "memory-steady").message
-    # 256 tokens and 2 MiB are lost with each of 48 requests
-    assert message.startswith(f"{48 * 256} KV tokens are in use by nobody that were free")
+    # 256 tokens and 2 MiB are lost with each of 40 requests
+    assert message.startswith(f"{40 * 256} KV tokens are in use by nobody that were free")
     assert "its processes grow by 8.0 MiB with each round of 4 requests" in message
 
 
@@ -198,8 +198,8 @@ def judged(judge: Any, *looks: Mapping[str, object], ended: str | None = None) -
 
 def rounds(
     *,
-    rss: tuple[int, ...] = (100 * MIB,) * 12,
-    tokens: tuple[int | None, ...] = (0,) * 12,
+    rss: tuple[int, ...] = (100 * MIB,) * 10,
+    tokens: tuple[int | None, ...] = (0,) * 10,
     busy: int = 0,
     ready: int | None = 0,
 ) -> Judgement:
@@ -209,22 +209,22 @@ def rounds(
 
 
 def test_a_server_that_tells_no_tokens_is_judged_by_its_bytes() -> None:
-    level = rounds(tokens=(None,) * 12, ready=None)
+    level = rounds(tokens=(None,) * 10, ready=None)
     assert level.verdict == "pass"
     assert "does not say how many KV tokens" in level.message
-    grown = rounds(rss=tuple((100 + 2 * n) * MIB for n in range(12)), tokens=(None,) * 12, ready=None)
+    grown = rounds(rss=tuple((100 + 2 * n) * MIB for n in range(10)), tokens=(None,) * 10, ready=None)
     assert (grown.verdict, grown.code) == ("fail", "memory-grows")
     assert "grow by 2.0 MiB" in grown.message
 
 
 def test_one_token_that_does_not_come_back_is_a_fault_and_one_that_is_late_is_none() -> None:
-    assert rounds(tokens=(0,) * 9 + (1,) * 3).code == "memory-grows"
-    assert rounds(tokens=(5,) * 11 + (0,)).verdict == "pass"
-    assert rounds(tokens=(7,) * 12, ready=7).verdict == "pass"
+    assert rounds(tokens=(0,) * 7 + (1,) * 3).code == "memory-grows"
+    assert rounds(tokens=(5,) * 9 + (0,)).verdict == "pass"
+    assert rounds(tokens=(7,) * 10, ready=7).verdict == "pass"
 
 
 def test_a_server_that_never_rests_leaves_it_open() -> None:
-    assert rounds(tokens=(9,) * 12, busy=1).verdict == "inconclusive"
+    assert rounds(tokens=(9,) * 10, busy=1).verdict == "inconclusive"
 
 
 def compiled(*paths: str, at: float = 0.0, owner: str = "tvm-ffi", unreadable: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from sglforge.smoke.site import Site
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Look, Observed
 
-_ROUNDS = 12
+_ROUNDS = 10
 _TOGETHER = 4
-_TOKENS = 4
+_TOKENS = 2
 _LAST = 3
 """Looks that must agree: a server publishes its figures a moment after its answer."""
 _SETTLE_S = 0.3
