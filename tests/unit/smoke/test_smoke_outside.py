@@ -42,6 +42,12 @@ VERSION = "0.5.23+cpu.t00b3cd5b.p7e95cd7a"
 MIB = 2**20
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglforge.smoke.interview.SETTLE_S", 0.4)
+    monkeypatch.setattr("sglforge.smoke.probes.memory._SETTLE_S", 0.05)
+
+
 def outcome(report: SmokeReport) -> dict[str, str]:
     """Return the code of what failed, or the verdict, of every probe that did not pass."""
     results = [result for result in report.probes if result.verdict not in {"pass", "skipped"}]
