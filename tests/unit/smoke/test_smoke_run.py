@@ -37,6 +37,8 @@ CPU = Target(name="cpu", description="This machine's CPU.", kind="cpu")
 GPU = Target(name="sm120", description="A GPU.", kind="cuda")
 EVERYTHING = [probe.name for probe in PROBES]
 SPECULATIVE = {"spec-gain", "spec-parity"}
+SILENT = {"started", "identity", "jit-silence", "stops-clean"}
+"""Probes that ask nothing."""
 TREE = ServedTree(version="0.5.9", options={"--speculative-disable-batch-threshold"})
 
 
@@ -146,7 +148,7 @@ def test_the_report_and_the_transcript_are_contracts_documents(bench: Bench) -> 
     assert "sglang.launch_server" in transcript["argv"]
     assert {"probe", "request", "status", "seconds", "response"} <= set(transcript["steps"][0])
     assert {step["server"] for step in transcript["steps"]} == {"control", "profile"}
-    assert {step["probe"] for step in transcript["steps"]} == set(EVERYTHING) - {"started", "stops-clean"}
+    assert {step["probe"] for step in transcript["steps"]} == set(EVERYTHING) - SILENT
     events = [json.loads(line) for line in (bench.record.folder / "events.jsonl").read_text().splitlines()]
     assert [event["name"] for event in events if event["event"] == "probe"] == EVERYTHING
 

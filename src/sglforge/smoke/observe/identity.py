@@ -71,15 +71,6 @@ class Expected:
     python: str | None
     argv: tuple[str, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """Return it for a transcript."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Expected:
-        """Return what a transcript holds."""
-        return cls(**{**document, "argv": tuple(document["argv"])})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:

@@ -98,19 +98,6 @@ class JitChanges:
         """Owner and name of everything that was compiled, sorted, each once."""
         return tuple(sorted({(file.owner, file.module) for file in self.files if file.kind == "product"}))
 
-    def to_json(self) -> dict[str, object]:
-        """Return the changes for a transcript."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> JitChanges:
-        """Return the changes that a transcript holds."""
-        return cls(
-            folders=tuple(JitFolder(**row) for row in document["folders"]),
-            files=tuple(ChangedFile(**row) for row in document["files"]),
-            unreadable=tuple(document["unreadable"]),
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cache:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 WARM_UP_ROUNDS = 1
 # Thirds of three: a median of three ignores one outlier on either side.
@@ -32,15 +32,6 @@ class Steadiness:
     growth: float | None = None
     allowed: float | None = None
     per_round: float | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the result for a transcript."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Steadiness:
-        """Return the result that a transcript holds."""
-        return cls(**{**document, "samples": tuple(document["samples"])})
 
 
 def steadiness(

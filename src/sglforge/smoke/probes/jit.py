@@ -9,6 +9,8 @@ from sglforge.smoke.probes.model import Judgement, Need, Probe, failed, inconclu
 from sglforge.smoke.site import Site
 from sglforge.smoke.transcript import Look, Observed
 
+_SHOWN = 20
+
 
 def _look(site: Site) -> Look:
     """Read what lies in the folders that the server may compile into, and when its first process started."""
@@ -33,6 +35,7 @@ def _judge(observed: Observed, looks: Seen) -> Judgement:
         "folders": [folder.path for folder in found.folders],
         "while_it_ran": [f"{owner}: {module}" for owner, module in found.modules],
         "at_start": [f"{owner}: {module}" for owner, module in at_start],
+        "files": [file.path for file in found.files][:_SHOWN],
         "unreadable": list(found.unreadable),
     }
     if finding := judge_jit(found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sglforge.base import proc
-from sglforge.smoke.observe.memory import LEAST_SAMPLES, TOLERANCE_BYTES, Steadiness, steadiness
+from sglforge.smoke.observe.memory import LEAST_SAMPLES, TOLERANCE_BYTES, steadiness
 from sglforge.smoke.observe.processes import resident
 
 MIB = 2**20
@@ -81,12 +80,6 @@ def test_a_real_clean_server_is_steady() -> None:
     assert found.verdict == "steady"
     assert found.growth is not None
     assert 0 < found.growth < MIB
-
-
-def test_the_result_survives_json() -> None:
-    for samples in ([1.0], [1.0] * 20):
-        found = steadiness(samples)
-        assert Steadiness.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 @pytest.mark.parametrize(("leak_kib", "verdict"), [(0, "steady"), (4096, "grows")])
