@@ -6,7 +6,7 @@ import json
 import sys
 import venv
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from sglforge.provision.receipt import (
 )
 from sglforge.smoke.judging import judge_again
 from sglforge.smoke.observe.jit import JitFolder, Snapshot
+from sglforge.smoke.observe.libraries import Loaded
 from sglforge.smoke.probes.identity import IDENTITY
 from sglforge.smoke.probes.jit import JIT_SILENCE
 from sglforge.smoke.probes.memory import MEMORY_STEADY
@@ -239,7 +240,7 @@ def compiled(*paths: str, at: float = 0.0, owner: str = "tvm-ffi", unreadable: t
         files={path: (1, int(at * 1e9)) for path in paths},
         unreadable=unreadable,
     )
-    return {"processes": 1, "started": 1000.0, "compiled": seen.to_json()}
+    return {"processes": 1, "started": 1000.0, "compiled": asdict(seen)}
 
 
 def test_what_was_compiled_before_readiness_is_told_and_no_fault() -> None:
@@ -272,7 +273,8 @@ def test_looks_that_are_none_leave_it_open(judge: Any, look: Mapping[str, object
 
 
 def test_a_server_that_says_nothing_of_itself_leaves_it_open() -> None:
-    look: dict[str, object] = {"comparison": None, "stranger": None, "libraries": {}, "receipt": None}
+    libraries = asdict(Loaded(environment="/e", libraries=()))
+    look: dict[str, object] = {"comparison": None, "stranger": None, "libraries": libraries, "receipt": None}
     judgement = judged(IDENTITY.judge, look)
     assert judgement.verdict == "inconclusive"
     assert "/server_info" in judgement.message

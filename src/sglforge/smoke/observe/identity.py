@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from sglforge.errors import Finding, Severity
 from sglforge.provision.receipt import Environment
@@ -111,21 +110,6 @@ class Comparison:
     def local_version_stated(self) -> bool:
         """Whether the server states the local part of its version; upstream's wheels do not, ours may."""
         return "+" in (self.version_says or "")
-
-    def to_json(self) -> dict[str, object]:
-        """Return the comparison for a transcript."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Comparison:
-        """Return the comparison that a transcript holds."""
-        return cls(
-            **{
-                **document,
-                "differences": tuple(Difference(**row) for row in document["differences"]),
-                "unstated": tuple(document["unstated"]),
-            }
-        )
 
 
 def expected_of(environment: Environment, argv: Sequence[str]) -> Expected:

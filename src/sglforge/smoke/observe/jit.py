@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Literal
 
 from sglforge.errors import Finding, Severity
 from sglforge.smoke.observe.processes import environment_of
@@ -38,10 +38,6 @@ class Snapshot:
     files: Mapping[str, tuple[int, int]]
     unreadable: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, object]:
-        """Return the snapshot for a transcript; it may be large, its `products` are fewer."""
-        return asdict(self)
-
     def products(self) -> Snapshot:
         """Return the snapshot of what was compiled only, which is what counts."""
         return replace(self, files={path: stamp for path, stamp in self.files.items() if self._kind(path) == "product"})
@@ -58,15 +54,6 @@ class Snapshot:
     def _place(self, path: str) -> tuple[JitFolder, PurePath]:
         folder = _folder(self.folders, path)
         return folder, PurePath(path).relative_to(folder.path)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Snapshot:
-        """Return the snapshot that a transcript holds."""
-        return cls(
-            folders=tuple(JitFolder(**row) for row in document["folders"]),
-            files={path: (size, mtime_ns) for path, (size, mtime_ns) in document["files"].items()},
-            unreadable=tuple(document["unreadable"]),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

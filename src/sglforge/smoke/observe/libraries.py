@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sglforge.base.files import sha256_file
 from sglforge.errors import Finding, Severity
@@ -71,24 +70,6 @@ class Loaded:
     libraries: tuple[Library, ...]
     unreadable: tuple[int, ...] = ()
     search: tuple[tuple[str, str], ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the libraries for a transcript."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Loaded:
-        """Return the libraries that a transcript holds."""
-        rows = [
-            Library(**{**row, "pids": tuple(row["pids"]), "needed": tuple(row["needed"])})
-            for row in document["libraries"]
-        ]
-        return cls(
-            environment=document["environment"],
-            libraries=tuple(rows),
-            unreadable=tuple(document["unreadable"]),
-            search=tuple((name, value) for name, value in document["search"]),
-        )
 
 
 def expected_hashes(environment: Environment) -> dict[str, str]:

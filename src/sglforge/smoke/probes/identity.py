@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 from sglforge.errors import Finding, Severity
 from sglforge.provision.receipt import Environment
@@ -18,10 +18,24 @@ from sglforge.smoke.observe.libraries import (
     judge_libraries,
     read_libraries,
 )
-from sglforge.smoke.probes.looking import Seen, by_looks
+from sglforge.smoke.probes.looking import by_looks
 from sglforge.smoke.probes.model import Judgement, Need, Probe, failed, inconclusive, passed
 from sglforge.smoke.site import Site
 from sglforge.smoke.transcript import Look, Observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the server says beside what was started, None where it says nothing; what it has loaded; of what it is made.
+
+    ``stranger`` listens on the port and is none of its processes. There is no ``receipt`` where no environment of ours
+    is.
+    """
+
+    comparison: Comparison | None
+    stranger: str | None
+    libraries: Loaded
+    receipt: Mapping[str, object] | None
 
 
 def _look(site: Site) -> Look:
@@ -42,12 +56,14 @@ def _look(site: Site) -> Look:
     if libraries.unreadable:
         live = site.members()  # a short helper that ends meanwhile hides nothing
         libraries = replace(libraries, unreadable=tuple(pid for pid in libraries.unreadable if pid in live))
-    return {
-        "comparison": compare(info, expected, command=command).to_json() if info else None,
-        "stranger": ports.process(stranger) if stranger and not listener else None,
-        "libraries": libraries.to_json(),
-        "receipt": _receipt(installed) if installed else None,
-    }
+    return asdict(
+        _Seen(
+            comparison=compare(info, expected, command=command) if info else None,
+            stranger=ports.process(stranger) if stranger and not listener else None,
+            libraries=libraries,
+            receipt=_receipt(installed) if installed else None,
+        )
+    )
 
 
 def _listeners(argv: Sequence[str], members: Sequence[int]) -> tuple[int | None, int | None]:
@@ -71,14 +87,14 @@ def _receipt(environment: Environment) -> dict[str, object]:
     }
 
 
-def _judge(_observed: Observed, looks: Seen) -> Judgement:
+def _judge(_observed: Observed, looks: Sequence[_Seen]) -> Judgement:
     look = looks[-1]
-    if look["comparison"] is None:
+    comparison, loaded = look.comparison, look.libraries
+    if comparison is None:
         return inconclusive("the server does not say what it is: neither /server_info nor /get_server_info answers")
-    comparison, loaded = Comparison.from_json(look["comparison"]), Loaded.from_json(look["libraries"])
-    findings = [*_stranger(look["stranger"]), *judge_identity(comparison), *judge_libraries(loaded)]
+    findings = [*_stranger(look.stranger), *judge_identity(comparison), *judge_libraries(loaded)]
     evidence: dict[str, object] = {
-        "receipt": look["receipt"],
+        "receipt": look.receipt,
         "says": comparison.version_says,
         "chosen": dict(comparison.chosen),
         "unstated": list(comparison.unstated),
@@ -93,7 +109,7 @@ def _judge(_observed: Observed, looks: Seen) -> Judgement:
     if loaded.unreadable or not loaded.libraries:
         return inconclusive("/proc does not show what every process of the server has loaded", "", **evidence)
     remarks = "".join(f"; {finding.message}" for finding in findings)
-    return passed(f"{_made_of(comparison, look['receipt'])}; {_libraries(loaded)}{remarks}", **evidence)
+    return passed(f"{_made_of(comparison, look.receipt)}; {_libraries(loaded)}{remarks}", **evidence)
 
 
 def _stranger(who: str | None) -> Iterator[Finding]:
@@ -106,10 +122,12 @@ def _stranger(who: str | None) -> Iterator[Finding]:
         )
 
 
-def _made_of(comparison: Comparison, receipt: Mapping[str, Mapping[str, Mapping[str, str]]] | None) -> str:
-    built = receipt["built"].get("sglang") if receipt else None
-    says = f"SGLang {built['version'] if built else comparison.version_says}"
-    return f"{says}, build key {built['build_key'][:12]}" if built else says
+def _made_of(comparison: Comparison, receipt: Mapping[str, object] | None) -> str:
+    match receipt:
+        case {"built": {"sglang": {"version": str(version), "build_key": str(key)}}}:
+            return f"SGLang {version}, build key {key[:12]}"
+        case _:
+            return f"SGLang {comparison.version_says}"
 
 
 def _libraries(loaded: Loaded) -> str:
@@ -122,5 +140,5 @@ IDENTITY = Probe(
     proves="who answers is the server that was started, made of what was built",
     needs=(Need.OWN, Need.NATIVE),
     look=_look,
-    judge=by_looks(_judge),
+    judge=by_looks(_Seen, _judge, least=1),
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import inf
+
 from sglforge.smoke.observe.jit import CACHING, Snapshot, changes, folders_of, judge_jit, snapshot
 from sglforge.smoke.observe.processes import started
-from sglforge.smoke.probes.looking import Seen, by_looks
+from sglforge.smoke.probes.looking import by_looks
 from sglforge.smoke.probes.model import Judgement, Need, Probe, failed, inconclusive, passed, skipped
 from sglforge.smoke.site import Site
 from sglforge.smoke.transcript import Look, Observed
@@ -12,24 +16,34 @@ from sglforge.smoke.transcript import Look, Observed
 _SHOWN = 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the server may have compiled, how many processes it had, and when the first of them started (or None)."""
+
+    processes: int
+    started: float | None
+    compiled: Snapshot
+
+
 def _look(site: Site) -> Look:
-    """Read what lies in the folders that the server may compile into, and when its first process started."""
     members = site.members()
-    begun = min(map(started, members), default=None)
-    return {
-        "processes": len(members),
-        "started": begun if begun != float("inf") else None,
-        "compiled": snapshot(folders_of(members)).products().to_json(),
-    }
+    begun = min(map(started, members), default=inf)
+    return asdict(
+        _Seen(
+            processes=len(members),
+            started=begun if begun < inf else None,
+            compiled=snapshot(folders_of(members)).products(),
+        )
+    )
 
 
-def _judge(observed: Observed, looks: Seen) -> Judgement:
+def _judge(observed: Observed, looks: Sequence[_Seen]) -> Judgement:
     ready, last = looks[0], looks[-1]
-    if observed.ended or not last["processes"]:
+    if observed.ended or not last.processes:
         return skipped("the server has ended: its folders are not known any more")
-    before, after = Snapshot.from_json(ready["compiled"]), Snapshot.from_json(last["compiled"])
+    before, after = ready.compiled, last.compiled
     found = changes(before, after)
-    at_start = before.modules_since(ready["started"]) if ready["started"] else ()
+    at_start = before.modules_since(ready.started) if ready.started else ()
     kept = [f"{owner}: {module}" for owner, module in found.modules if owner in CACHING]
     evidence: dict[str, object] = {
         "folders": [folder.path for folder in found.folders],
@@ -59,5 +73,5 @@ JIT_SILENCE = Probe(
     proves="no request waits for a compiler: what could be built ahead was",
     needs=(Need.OWN,),
     look=_look,
-    judge=by_looks(_judge),
+    judge=by_looks(_Seen, _judge, least=2),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 from sglforge.smoke.client import Answer, Request
 from sglforge.smoke.generation import greedy
 from sglforge.smoke.observe.memory import steadiness
 from sglforge.smoke.observe.processes import resident
-from sglforge.smoke.probes.looking import Seen, by_looks
+from sglforge.smoke.probes.looking import by_looks
 from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, inconclusive, passed
 from sglforge.smoke.site import Site
 from sglforge.smoke.subject import Subject
@@ -33,13 +34,21 @@ def _ask(subject: Subject) -> Waves:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """RSS in bytes over all processes; KV tokens in use and requests at work, None where the server does not say."""
+
+    rss: int
+    kv_tokens: int | None
+    busy: int | None
+
+
 def _look(site: Site) -> Look:
-    """Read RSS, in bytes over all processes, and the KV tokens in use once nothing runs any more."""
-    load = _load_at_rest(site.ask)
-    return {"rss": resident(site.members()), **load}
+    tokens, busy = _load_at_rest(site.ask)
+    return asdict(_Seen(rss=resident(site.members()), kv_tokens=tokens, busy=busy))
 
 
-def _load_at_rest(ask: Callable[[Request], Answer]) -> Mapping[str, int | None]:
+def _load_at_rest(ask: Callable[[Request], Answer]) -> tuple[int | None, int | None]:
     """Return KV tokens in use and requests at work; a moment is given to come to rest.
 
     Tokens that the prefix cache could give back do not count as used (SGLang 0.5.9 to 0.5.23).
@@ -51,26 +60,28 @@ def _load_at_rest(ask: Callable[[Request], Answer]) -> Mapping[str, int | None]:
                 used = sum(int(rank["num_used_tokens"]) for rank in ranks)
                 busy = sum(int(rank["num_running_reqs"]) + int(rank["num_waiting_reqs"]) for rank in ranks)
             case _:
-                return {"kv_tokens": None, "busy": None}
+                return None, None
         if not (used or busy) or time.monotonic() - start > (_BUSY_S if busy else _SETTLE_S):
-            return {"kv_tokens": used, "busy": busy}
+            return used, busy
         time.sleep(0.03)
 
 
-def _judge(_observed: Observed, looks: Seen) -> Judgement:
-    ready, before, *after = looks
-    if len(after) < _ROUNDS:
-        return inconclusive(f"the server was seen after {len(after)} of {_ROUNDS} rounds")
-    rss = steadiness([float(look["rss"]) for look in after])
-    used = [look["kv_tokens"] for look in after]
-    evidence: dict[str, object] = {"rss": [look["rss"] for look in after], "growth": rss.growth, "kv_tokens": used}
-    told = all(look["kv_tokens"] is not None for look in looks)
-    rest = min(ready["kv_tokens"], before["kv_tokens"]) if told else 0
-    held = told and min(used[-_LAST:]) > rest
-    busy = min(look["busy"] or 0 for look in after[-_LAST:])
+def _judge(_observed: Observed, looks: Sequence[_Seen]) -> Judgement:
+    after = looks[2:]
+    rss = steadiness([float(look.rss) for look in after])
+    told = [look.kv_tokens for look in looks if look.kv_tokens is not None]
+    told = told if len(told) == len(looks) else []
+    rest = min(told[:2], default=0)
+    held = bool(told) and min(told[-_LAST:]) > rest
+    busy = min(look.busy or 0 for look in after[-_LAST:])
+    evidence: dict[str, object] = {
+        "rss": [look.rss for look in after],
+        "growth": rss.growth,
+        "kv_tokens": [look.kv_tokens for look in after],
+    }
     faults = []
     if held and not busy:
-        faults.append(f"{used[-1] - rest} KV tokens are in use by nobody that were free when the server was ready")
+        faults.append(f"{told[-1] - rest} KV tokens are in use by nobody that were free when the server was ready")
     if rss.verdict == "grows":
         faults.append(
             f"its processes grow by {_mib(rss.per_round)} with each round of {_TOGETHER} requests that were the same"
@@ -81,8 +92,8 @@ def _judge(_observed: Observed, looks: Seen) -> Judgement:
         )
     if busy:
         return inconclusive(f"the server is still at work on {busy} requests, and none was waited for", "", **evidence)
-    level = f"its processes stay at {_mib(after[-1]['rss'])} ({_mib(rss.growth)} more after {_ROUNDS} rounds)"
-    kv = f"{used[-1]} KV tokens in use at rest" if told else "it does not say how many KV tokens are in use"
+    level = f"its processes stay at {_mib(after[-1].rss)} ({_mib(rss.growth)} more after {_ROUNDS} rounds)"
+    kv = f"{told[-1]} KV tokens in use at rest" if told else "it does not say how many KV tokens are in use"
     return passed(f"{level}; {kv}", **evidence)
 
 
@@ -96,5 +107,5 @@ MEMORY_STEADY = Probe(
     needs=(Need.OWN, Need.NATIVE),
     requests=_ask,
     look=_look,
-    judge=by_looks(_judge),
+    judge=by_looks(_Seen, _judge, least=2 + _ROUNDS),
 )

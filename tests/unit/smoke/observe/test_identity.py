@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from sglforge.errors import Severity
 from sglforge.smoke.observe.identity import Comparison, Expected, compare, judge_identity, options
@@ -50,7 +52,7 @@ def compared(
 ) -> Comparison:
     expected = Expected(version=version, python=PYTHON, argv=argv)
     comparison = compare(document, expected, command=" ".join(argv))
-    assert Comparison.from_json(json.loads(json.dumps(comparison.to_json()))) == comparison
+    assert TypeAdapter(Comparison).validate_python(json.loads(json.dumps(asdict(comparison)))) == comparison
     return comparison
 
 

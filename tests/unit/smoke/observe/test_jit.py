@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path, PurePath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from shared_objects import shared_object
 
 from sglforge.base import proc
@@ -245,4 +247,4 @@ def test_a_name_that_is_no_text_can_be_written_down(tmp_path: Path) -> None:
 def test_a_snapshot_survives_json(tmp_path: Path) -> None:
     write(tmp_path / "cache/.cache/flashinfer/a/cached_ops/m/m.so")
     after = snapshot(watched(tmp_path))
-    assert Snapshot.from_json(json.loads(json.dumps(after.to_json()))) == after
+    assert TypeAdapter(Snapshot).validate_python(json.loads(json.dumps(asdict(after)))) == after

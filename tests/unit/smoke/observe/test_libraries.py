@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 from shared_objects import Load, shared_object
 
 from sglforge.base.files import sha256_file
@@ -38,7 +40,7 @@ def seen(tmp_path: Path, *pids: int, expected: dict[str, str] | None = None) -> 
     loaded = read_libraries(pids, environment=tmp_path / "environment", expected=expected or {})
     ours = tuple(library for library in loaded.libraries if library.path.startswith(str(tmp_path)))
     full = Loaded(environment=loaded.environment, libraries=ours, unreadable=loaded.unreadable, search=loaded.search)
-    again = Loaded.from_json(json.loads(json.dumps(full.to_json())))
+    again = TypeAdapter(Loaded).validate_python(json.loads(json.dumps(asdict(full))))
     assert again == full
     return again
 
