@@ -26,9 +26,11 @@ from sglforge.provision.receipt import (
     read_environment,
     write_receipt,
 )
+from sglforge.smoke.client import Answer
 from sglforge.smoke.judging import judge_again
 from sglforge.smoke.observe.jit import JitFolder, Snapshot
 from sglforge.smoke.observe.libraries import Loaded
+from sglforge.smoke.probes import memory
 from sglforge.smoke.probes.identity import IDENTITY
 from sglforge.smoke.probes.jit import JIT_SILENCE
 from sglforge.smoke.probes.memory import MEMORY_STEADY
@@ -264,6 +266,25 @@ def test_folders_that_cannot_be_read_leave_it_open() -> None:
     assert judged(JIT_SILENCE.judge, compiled(), compiled(unreadable=("/jit",))).verdict == "inconclusive"
     assert judged(JIT_SILENCE.judge, compiled(), {**compiled(), "processes": 0}).verdict == "skipped"
     assert judged(JIT_SILENCE.judge, compiled(), compiled(), ended="killed").verdict == "skipped"
+
+
+def test_a_file_in_no_folder_leaves_it_open() -> None:
+    look = compiled("/jit/norm_0a/main.so")
+    look["compiled"]["folders"] = ()
+    assert judged(JIT_SILENCE.judge, compiled(), look).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("response", "load"),
+    [
+        ({"loads": [{"num_used_tokens": 5, "num_running_reqs": 0, "num_waiting_reqs": 0}] * 2}, (10, 0)),
+        ({"loads": [{"num_used_tokens": 5}]}, (None, None)),
+        ({"loads": []}, (None, None)),
+        ("Not Found", (None, None)),
+    ],
+)
+def test_loads_of_all_ranks_count_where_they_are_told(response: object, load: tuple[int | None, int | None]) -> None:
+    assert memory._load_at_rest(lambda _: Answer(status=200, seconds=0.0, response=response)) == load
 
 
 @pytest.mark.parametrize("judge", [IDENTITY.judge, MEMORY_STEADY.judge, JIT_SILENCE.judge])

@@ -38,6 +38,14 @@ class Snapshot:
     files: Mapping[str, tuple[int, int]]
     unreadable: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a file that is in none of the folders.
+
+        Raises ValueError.
+        """
+        for path in self.files:
+            _folder(self.folders, path)
+
     def products(self) -> Snapshot:
         """Return the snapshot of what was compiled only, which is what counts."""
         return replace(self, files={path: stamp for path, stamp in self.files.items() if self._kind(path) == "product"})
@@ -293,7 +301,10 @@ def _is_covered(path: str, folders: Collection[str]) -> bool:
 
 
 def _folder(folders: Sequence[JitFolder], path: str) -> JitFolder:
-    """Return the innermost folder that a file is in."""
+    """Return the innermost folder that a file is in.
+
+    Raises ValueError where there is none.
+    """
     return max(
         (folder for folder in folders if path.startswith(f"{folder.path}/")), key=lambda folder: len(folder.path)
     )

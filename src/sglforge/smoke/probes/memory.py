@@ -54,16 +54,28 @@ def _load_at_rest(ask: Callable[[Request], Answer]) -> tuple[int | None, int | N
     Tokens that the prefix cache could give back do not count as used (SGLang 0.5.9 to 0.5.23).
     """
     start = time.monotonic()
-    while True:
-        match ask(Request(name="loads", path="/v1/loads")).response:
-            case {"loads": [*ranks]}:
-                used = sum(int(rank["num_used_tokens"]) for rank in ranks)
-                busy = sum(int(rank["num_running_reqs"]) + int(rank["num_waiting_reqs"]) for rank in ranks)
-            case _:
-                return None, None
-        if not (used or busy) or time.monotonic() - start > (_BUSY_S if busy else _SETTLE_S):
-            return used, busy
+    while (load := _load(ask(Request(name="loads", path="/v1/loads")).response)) and any(load):
+        _, busy = load
+        if time.monotonic() - start > (_BUSY_S if busy else _SETTLE_S):
+            break
         time.sleep(0.03)
+    return load or (None, None)
+
+
+def _load(response: object) -> tuple[int, int] | None:
+    """Return KV tokens in use and requests at work over all ranks, None where they are not said."""
+    used = busy = 0
+    match response:
+        case {"loads": [*ranks]} if ranks:
+            for rank in ranks:
+                match rank:
+                    case {"num_used_tokens": int(tokens), "num_running_reqs": int(run), "num_waiting_reqs": int(wait)}:
+                        used, busy = used + tokens, busy + run + wait
+                    case _:
+                        return None
+            return used, busy
+        case _:
+            return None
 
 
 def _judge(_observed: Observed, looks: Sequence[_Seen]) -> Judgement:
