@@ -17,8 +17,8 @@ SHM = Path("/dev/shm")  # noqa: S108 - not a temporary folder of ours: it is loo
 _SYSV = Path("/proc/sysvipc/shm")
 _IPC_RMID = 0
 
-# What upstream leaves at a stop: SGLang 0.5.13 to 0.5.23 one file of 16 KiB for each rank; every release, now and then, a
-# semaphore of Python's multiprocessing, because it kills the process that would have removed it (seen in 0.5.9).
+# What upstream leaves at a stop: SGLang 0.5.13 to 0.5.23 one file of 16 KiB for each rank; 0.5.9, now and then, a
+# semaphore of Python's multiprocessing, because it kills the process that would have removed it.
 _KNOWN_LEAKS = (re.compile(r"sglang_loads_.+\.shm"), re.compile(r"sem\.mp-[A-Za-z0-9_]+"))
 
 
