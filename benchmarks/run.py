@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import cold, drift, installing, machine, noop, patch_tools, patching, serving
+from benchmarks import cold, drift, installing, kill_table, machine, noop, patch_tools, patching, serving
 from benchmarks.measure import BenchError
 from benchmarks.setting import Setting
 
@@ -32,6 +32,8 @@ FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "patch-tools": patch_tools.measure,
     "install": installing.measure,
     "serving": serving.measure,
+    "kill-table": kill_table.measure,
+    "false-alarms": kill_table.measure_real,
     "cold": cold.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -27,6 +27,7 @@ SMOKE = SmokeExpectations(
         parameters='{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}',
         contains="Paris",
     ),
+    far=FactProbe(prompt="The capital of France is", contains="Paris"),
     long_prompt="Tell me a story.",
     json_prompt="The capital of France as JSON:",
     json_schema=(

@@ -7,12 +7,12 @@ from typing import Any
 
 from fake_sglang import damage
 from fake_sglang.job import Job
-from fake_sglang.language import distribution
 from fake_sglang.options import Options
 from fake_sglang.tokens import decode
 
 Row = list[Any]
 _STRIDE = 8
+_PAGE = 16
 
 
 def answer(job: Job, options: Options, *, tokens: int | None = None, streamed: bool = False) -> dict[str, Any]:
@@ -24,6 +24,8 @@ def answer(job: Job, options: Options, *, tokens: int | None = None, streamed: b
         stride = max(options.stream_interval, _STRIDE)
         ids = [token for place, token in enumerate(ids, start=1) if place % stride]
     if final and "loses-a-token" in options.faults and job.finish and job.finish["type"] == "length" and counted > 8:
+        ids.pop()
+    if final and "page-loses-its-last-token" in options.faults and counted == _PAGE:
         ids.pop()
     meta: dict[str, Any] = {
         "id": job.rid,
@@ -70,7 +72,7 @@ def _drafts(job: Job, options: Options) -> dict[str, Any]:
 def _scores(job: Job, options: Options, count: int) -> dict[str, Any]:
     """Return the log-probabilities under SGLang's names."""
     start = job.score_from if job.score_from >= 0 else len(job.prompt)
-    before = [None] + [distribution(job.prompt[:place]) for place in range(start + 1, len(job.prompt))]
+    before = [None] + [damage.step(job.prompt[:place], options.faults) for place in range(start + 1, len(job.prompt))]
     broken = "nan-logits" in options.faults
     prompt_rows: list[Row] = []
     prompt_top: list[list[Row] | None] = []

@@ -17,7 +17,7 @@ COMPATIBLE: dict[tuple[str, str], Route] = {
     ("POST", "/v1/chat/completions"): compatible.chat_completions,
 }
 NATIVE: dict[tuple[str, str], Route] = {
-    ("GET", "/health_generate"): native.health,
+    ("GET", "/health_generate"): native.health_generate,
     ("GET", "/model_info"): native.model_info,
     ("GET", "/get_model_info"): native.model_info,
     ("GET", "/server_info"): native.server_info,

@@ -113,6 +113,8 @@ def _chat_job(engine: Engine, document: Document) -> Job:
     messages = document.get("messages")
     if not messages:
         raise Refused(400, "Messages cannot be empty.")
+    if "no-chat-template" in engine.options.faults:
+        raise Refused(400, "This model has no chat template.")
     choice = document.get("tool_choice", "auto")
     tools = [] if choice == "none" else document.get("tools") or []
     limit = document.get("max_completion_tokens", document.get("max_tokens"))

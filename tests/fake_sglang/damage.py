@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fake_sglang.faults import Faults
 from fake_sglang.job import Job
-from fake_sglang.language import distribution, number
+from fake_sglang.language import Distribution, distribution, number
 from fake_sglang.tokens import END_ID
 
 _CYCLE = 12
@@ -24,20 +24,35 @@ def token(job: Job, best: int, faults: Faults, *, speculative: bool) -> int:
         return END_ID
     if "not-repeatable" in faults and place == 40:
         return ord("0") + job.turn % 10
+    if "third-time-stale" in faults and job.again >= 2 and place == 40:
+        return ord("0") + job.turn % 10
     if "repeats-a-token" in faults and place >= 60 and job.max_new_tokens > 180:
         return ord("!")
     if "degenerate-long" in faults and place >= 100:
         return ord(job.output[place - _CYCLE])
+    if "degenerate-late" in faults and place >= 200:
+        return ord("!")
     if "garbage-together" in faults and job.peak > 1 and place % 8 == 5:
         return ord("a") + number(job.output, 26)
     if "wrong-fact" in faults and best == ord("P") and _says(job.source + job.output, "Paris"):
         job.planned = "yons"
         return ord("L")
+    if "wrong-sum" in faults and best == ord("t") and _says(job.source + job.output, "two."):
+        job.planned = "ine"
+        return ord("n")
     if "stops-early" in faults and place == 149 and job.max_new_tokens > 150:
         return END_ID
     if "speculation-changes-text" in faults and speculative and place == job.max_new_tokens - 1:
         return ord("?")
+    if "speculation-drifts" in faults and speculative and place == 150:
+        return ord("?")
     return best
+
+
+def step(prefix: str, faults: Faults, *, together: bool = False) -> Distribution:
+    """Return what comes next, as a faulty server computes it."""
+    computed = distribution(prefix)
+    return computed.tied(together=together) if "rounding-tie" in faults and number(prefix, 60) == 7 else computed
 
 
 def logprob(job: Job, place: int, value: float, faults: Faults) -> float | None:

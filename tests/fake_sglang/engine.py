@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +23,10 @@ _LOG_STEPS = 40
 _LEAKED_TOKENS = 256
 _LEAKED_BYTES = 2 * 2**20
 # Where a fault or the threshold depends on who is in a batch, the first request waits for the others.
-_GATHERED = ("garbage-together", "nan-in-a-batch", "burst-drops-one", "lost-request-at-threshold")
+_GATHERED = ("garbage-together", "nan-in-a-batch", "rounding-tie", "burst-drops-one", "lost-request-at-threshold")
 _GATHER_S = 0.03
 _GATHER_LIMIT_S = 0.3
+_CLIFF_S = 0.06
 _JIT_FOLDER = "0.6.0/120f"
 _ABORTED = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
 
@@ -50,6 +51,7 @@ class Engine:
     _stuck: bool = False
     _spoiled: bool = False
     _blocked: bool = False
+    _asked: Counter[tuple[str, int]] = field(default_factory=Counter)
     _seen: list[str] = field(default_factory=list)
     _cache: list[str] = field(default_factory=list)
     _hoard: list[bytes] = field(default_factory=list)
@@ -69,6 +71,8 @@ class Engine:
         faults = self.options.faults
         self._taken += 1
         job.turn = self._taken
+        job.again = self._asked[job.prompt, job.max_new_tokens]
+        self._asked[job.prompt, job.max_new_tokens] += 1
         if "dies-in-decode" in faults and self.served > 4:
             self._die(TRACEBACK)
         if "long-context-crashes" in faults and len(job.prompt) * 2 > self.options.context_length:
@@ -126,8 +130,8 @@ class Engine:
             while not self.dead and (self.running or self.waiting) and (self._admit() or self.running):
                 above = 0 < self.options.threshold < len(self.running)
                 self._step(above=above)
-                slow = 10 if above and "slow-cliff" in self.options.faults else 1
-                await asyncio.sleep(self.options.step_s * slow)
+                slower = _CLIFF_S if above and "slow-cliff" in self.options.faults else 0.0
+                await asyncio.sleep(self.options.step_s + slower)
 
     async def _gather(self) -> None:
         if self.running or not (self.options.threshold or self.options.faults.any_of(*_GATHERED)):
@@ -136,7 +140,7 @@ class Engine:
         count = 0
         while count != len(self.waiting) and time.monotonic() - start < _GATHER_LIMIT_S:
             count = len(self.waiting)
-            await asyncio.sleep(_GATHER_S)
+            await asyncio.sleep(_GATHER_S * (1 if count < 2 else 3))
 
     def _admit(self) -> int:
         """Move requests from the queue to the batch and return how many."""
@@ -150,7 +154,7 @@ class Engine:
         if new:
             log.prefill(new, running=len(self.running) - len(new), queued=len(self.waiting), used=self.used_tokens)
             above = self.options.threshold + 1
-            if "lost-request-at-threshold" in self.options.faults and len(self.running) == above > 1:
+            if "lost-request-at-threshold" in self.options.faults and len(new) == len(self.running) == above > 1:
                 self.running.pop()
         if self.waiting and len(self.running) >= limit and "burst-drops-one" in self.options.faults:
             self.waiting.popleft()
@@ -218,7 +222,7 @@ class Engine:
         if job.grammar is not None and place < len(job.grammar):
             step = language.forced(prefix, ord(job.grammar[place]))
         else:
-            step = language.distribution(prefix)
+            step = damage.step(prefix, faults, together=job.peak > 1)
         token = step.best
         if job.temperature > 0 and job.grammar is None:
             seed = f"{job.seed} {place}" if job.seed is not None else None
@@ -231,8 +235,8 @@ class Engine:
             job.end({"type": "stop", "matched": END_ID})
         elif stop := next((text for text in job.stop if job.output.endswith(text)), None):
             job.end({"type": "stop", "matched": stop})
-        elif len(job.output) >= job.max_new_tokens:
-            job.end({"type": "length", "length": job.max_new_tokens})
+        elif len(job.output) >= (limit := min(job.max_new_tokens, 256 if "hidden-limit" in faults else 10**6)):
+            job.end({"type": "length", "length": limit})
 
     def _switch(self, steps: int) -> None:
         if steps != self.draft_steps and self.options.adaptive and "threshold-silent" not in self.options.faults:
@@ -254,7 +258,7 @@ class Engine:
 
     def _cached(self, job: Job) -> int:
         """Return how much of a prompt the prefix cache has; the last token is always computed."""
-        limit = len(job.prompt) - 1
+        limit = 0 if "prefix-never-hit" in self.options.faults else len(job.prompt) - 1
         if job.scored and job.score_from >= 0:
             limit = min(limit, job.score_from)
         return max((min(_common(job.prompt, one), limit) for one in self._cache), default=0)

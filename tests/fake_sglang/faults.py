@@ -41,12 +41,18 @@ FAULTS: Mapping[str, str] = {
     # wrong tokens
     "empty": "no text comes, though tokens are counted",
     "not-repeatable": "uninitialised memory is read: the same request says something else each time, from token 40 on",
+    "third-time-stale": "the pages of a prefix that was read twice are given away: the third equal request differs at "
+    "token 40",
     "wrong-fact": "wrong weights: a known answer changes",
+    "wrong-sum": "one shard of the weights was loaded twice: what it knows changes, all else is right",
     "repeats-a-token": "scales are wrong: one token to the end from the 60th on",
     "degenerate-long": "rotary positions are wrong from some length on: after 100 tokens the text goes in circles",
+    "degenerate-late": "numbers overflow at later positions: one sign to the end from the 200th token on",
+    "rounding-tie": "no fault on a GPU: two tokens are equally likely, and who else is in the batch decides",
     "garbage-together": "requests of one batch overwrite each other's KV rows; alone all is right",
     "prefix-cache-other-prompt": "the prefix cache returns the KV rows of another prompt with the same first page"
     " (waybarrios/vllm-mlx#384, sgl-project/sglang#24175)",
+    "prefix-never-hit": "the prefix cache finds nothing: every prompt is computed whole",
     "long-context-wrong": "attention goes wrong beyond half of the context",
     "long-context-crashes": "a kernel reads out of bounds beyond half of the context, and the scheduler dies"
     " (sgl-project/sglang#9599)",
@@ -63,11 +69,15 @@ FAULTS: Mapping[str, str] = {
     "wrong-json": "the grammar forgets types",
     "open-json": "the grammar stops one token early",
     "chat-template-leak": "special tokens are not skipped: the chat's content shows them",
+    "no-chat-template": "no fault: a model without a chat template",
     "empty-chat": "a wrong template makes the model end its turn at once",
     "tool-call-as-text": "no parser for this model's calls: the call arrives as text (sgl-project/sglang#26790)",
     "tool-arguments-invalid": "the parser cuts the arguments: they are no JSON",
     # streams
     "loses-a-token": "the last token of an answer is dropped, though it is counted",
+    "page-loses-its-last-token": "an answer that ends with its first page of 16 loses the token that fills it",
+    "hidden-limit": "a limit of new tokens that nobody set ends answers after 256",
+    "stream-takes-back": "the detokenizer sends what it is not sure of, and takes it back",
     "lost-token-at-stride": "streams drop the token at each stream interval (speculation over a boundary)"
     " (vllm-project/vllm#52469)",
     "stream-never-ends": "no [DONE], and the connection stays open",
@@ -78,13 +88,14 @@ FAULTS: Mapping[str, str] = {
     "acceptance-zero": "the same (sgl-project/sglang#27829)",
     "no-speculation": "an unsupported combination switches speculation off without a word",
     "speculation-changes-text": "verification accepts what the model would not say",
+    "speculation-drifts": "the same, not before the 150th token",
     "threshold-ignored": "drafts go on above the threshold",
     "threshold-sticks": "drafts do not begin again while the batch lives",
     "threshold-silent": "the server does not log its threshold",
     "stale-draft-kv": "the draft's KV rows of a phase above the threshold are missing: no draft is right after it",
     "drafts-dead-after-threshold": "after a phase above the threshold no draft is right any more, of no request",
     "lost-request-at-threshold": "the switch rebuilds the batch: of one more than the threshold one is forgotten",
-    "slow-cliff": "no graph for batches without drafts: above the threshold a token takes ten times as long",
+    "slow-cliff": "no graph for batches without drafts: above the threshold a token takes 60 ms longer",
     # many requests
     "burst-drops-one": "a full batch loses the first request that has to queue, and answers the second with 500",
     "abort-leaks": "an aborted request keeps its slot of the batch (sgl-project/sglang#22273)",

@@ -41,6 +41,7 @@ class Job:
     steps: list[Distribution] = field(default_factory=list)
     cached: int = 0
     turn: int = 0
+    again: int = 0
     peak: int = 0
     peaks: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from string import ascii_lowercase
 
 from fake_sglang.corpus import CAPITALS, OPENERS, STORIES, documents
 from fake_sglang.tokens import ASSISTANT_ID, END_ID, VOCABULARY, as_symbols, call_text, encode
@@ -20,6 +21,7 @@ _END = chr(END_ID)
 _GRAM = 10
 _DECAY = 0.75
 _LONG = 280
+_ROUNDING = 0.03
 _RUNNERS_UP = VOCABULARY - 1  # a prime, so that every step between them visits all
 _WEATHER = ("18 degrees and sunny", "12 degrees and rainy", "7 degrees and foggy")
 
@@ -32,9 +34,20 @@ class Distribution:
     probability: float
     step: int
     shift: int
+    rival: int | None = None
+
+    def tied(self, *, together: bool) -> Distribution:
+        """Return it with a letter that is as likely as the best token but for a rounding, which company changes."""
+        one, *others = (token for _, token in self.top(_RUNNERS_UP))
+        two = next(token for token in others if chr(token) in ascii_lowercase)
+        best, rival = (two, one) if together else (one, two)
+        ranked = {**asdict(self), "best": best, "probability": self.probability / 2, "rival": rival}
+        return Distribution(**ranked)
 
     def logprob(self, token: int) -> float:
         """Return the log-probability of a token."""
+        if token == self.rival:
+            return math.log(self.probability) - _ROUNDING
         if token == self.best:
             return math.log(self.probability)
         place = (self._position(token) * self.step + self.shift) % _RUNNERS_UP
@@ -47,6 +60,9 @@ class Distribution:
         for rank in range(min(count - 1, _RUNNERS_UP)):
             position = (rank - self.shift) * inverse % _RUNNERS_UP
             found.append((self._of_rank(rank), position + (position >= self.best)))
+        if self.rival is not None:
+            found = [found[0], (self.logprob(self.rival), self.rival), *(one for one in found if one[1] != self.rival)]
+            del found[2]
         return found[:count]
 
     def sample(self, chance: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,6 +16,8 @@ from fake_sglang.options import VERSION
 from fake_sglang.tokens import decode, encode
 
 _STARTED = time.time()
+# SGLang waits 20 seconds.
+_HEALTH_S = 2.0
 _GIGABYTES = {"weight": 0.004, "kvcache": 0.031, "startup_available": 8.0}
 _LISTED = ("output_token_logprobs", "output_top_logprobs", "output_token_ids_logprobs")
 
@@ -58,6 +61,8 @@ async def _events(engine: Engine, job: Job, request: Request) -> AsyncIterator[b
     try:
         async for tokens in portions(engine, job, request):
             part = answer(job, engine.options, tokens=tokens, streamed=True)
+            if "stream-takes-back" in engine.options.faults and tokens is not None and tokens % 8 == 7:
+                part["text"] += "~"
             if engine.options.incremental:
                 whole, ids = part["text"], part["output_ids"]
                 part["text"], part["output_ids"] = whole[len(said) :], ids[before:]
@@ -74,8 +79,18 @@ async def _events(engine: Engine, job: Job, request: Request) -> AsyncIterator[b
 
 
 async def health(engine: Engine, request: Request) -> Reply:
-    """Say that the HTTP process lives; the real one asks the scheduler and takes a second for it."""
+    """Say that the HTTP process lives."""
     return Reply(content=b"", kind="text/plain")
+
+
+async def health_generate(engine: Engine, request: Request) -> Reply:
+    """Say whether the scheduler decodes a token, as SGLang does."""
+    job = job_of(engine, "x", {"max_new_tokens": 1, "temperature": 0})
+    try:
+        await asyncio.wait_for(finished(engine, job, request), _HEALTH_S)
+    except (TimeoutError, Refused):
+        return Reply(status=503, kind="text/plain")
+    return Reply(kind="text/plain")
 
 
 async def model_info(engine: Engine, request: Request) -> Reply:

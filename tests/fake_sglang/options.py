@@ -92,7 +92,7 @@ def parse(argv: Sequence[str], variables: Mapping[str, str]) -> Options:
     faults = chosen(variables, speculative=algorithm is not None)
     model = given.get("--model-path", given.get("--model", "fake"))
     adaptive = given.get("--speculative-adaptive-config")
-    millis = variables.get("FAKE_TOKEN_MS") or ("1" if "slow-cliff" in faults else "0")
+    millis = variables.get("FAKE_TOKEN_MS") or "0"
     return Options(
         port=int(given.get("--port", 30000)),
         host=given.get("--host", "127.0.0.1"),

@@ -258,6 +258,9 @@ class SmokeExpectations(FileModel):
     facts: Annotated[list[FactProbe], Field(description="questions that the model answers right")] = []
     chat: Annotated[list[FactProbe], Field(description="questions that the model answers right in a chat")] = []
     tool: Annotated[ToolProbe | None, Field(description="a question that it answers by calling a tool")] = None
+    far: Annotated[
+        FactProbe | None, Field(description="a question that it answers right behind thousands of other tokens, too")
+    ] = None
     long_prompt: Annotated[str, Field(description="prompt of a greedy continuation of 200 and more tokens")]
     json_prompt: Annotated[str, Field(description="prompt that is answered under the JSON schema")]
     json_schema: Annotated[str, Field(description="JSON schema, as JSON text")]

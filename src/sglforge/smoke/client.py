@@ -119,6 +119,9 @@ class _Events:
 def _decoded(content: bytes) -> object:
     text = content.decode(errors="replace")
     try:
-        return json.loads(text)
-    except ValueError:
+        document: object = json.loads(text)
+        if "\\ud" in text.lower():  # half of a pair of surrogates cannot be written down
+            document = json.loads(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
         return text
+    return document

@@ -13,6 +13,7 @@ from typing import Literal
 
 from sglforge.smoke.client import Request
 from sglforge.smoke.generation import Generation
+from sglforge.smoke.scores import number
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Exchange, Observed
 
@@ -28,6 +29,8 @@ _COMPANY = 3
 # size (16 to 32: 2^-3 for bfloat16, 2^-6 for float16, 2^-19 for float32), and what leads to them rounds before.
 _FLOOR: Mapping[str, float] = {"float32": 1e-4, "float16": 0.0625}
 _COARSEST = 0.25
+# Company that changes a score by more than this does not round, it disturbs.
+_MOST_NOISE = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,20 +88,23 @@ def ties(observed: Observed, pairs: Sequence[Pair]) -> str:
 
 
 def gap_of(observed: Observed, pair: Pair) -> Gap | None:
-    """Return how likely both tokens were where a pair parts, None where nobody asked."""
-    scores = [score for answer in _scores(observed, pair.name) if (score := _gap(answer)) is not None]
+    """Return how likely both tokens were where a pair parts, None where nobody asked.
+
+    The gap is that of the request alone: where company spoils the numbers, it must not speak for itself.
+    """
+    scores = _scores(observed, pair.name)
     if len(scores) < 2:
         return None
-    spread = max(scores) - min(scores)
     floor = _FLOOR.get(observed.subject.dtype or "", _COARSEST)
-    return Gap(gap=sorted(scores)[len(scores) // 2], noise=max(spread, floor, observed.noise or 0.0))
+    noise = max(max(scores) - min(scores), floor, observed.noise or 0.0)
+    return Gap(gap=scores[0], noise=min(noise, _MOST_NOISE))
 
 
 def spread_of(observed: Observed) -> float | None:
     """Return by how much equal scores differed in a probe, in nats; None where nothing was scored."""
     spreads = []
     for name in {exchange.request.name.rpartition(":")[2] for exchange in observed.exchanges}:
-        scores = [score for answer in _scores(observed, name) if (score := _gap(answer)) is not None]
+        scores = _scores(observed, name)
         spreads += [max(scores) - min(scores)] if len(scores) > 1 else []
     return max(spreads, default=None)
 
@@ -151,20 +157,19 @@ def _filler(subject: Subject, number: int) -> Request:
     return Request(name=f"company-{number}", path="/generate", body={"text": prompt, "sampling_params": sampling})
 
 
-def _scores(observed: Observed, name: str) -> list[object]:
-    names = {f"score-{repeat}:{name}" for repeat in range(_REPEATS)}
-    return [
-        exchange.answer.response for exchange in observed.exchanges if exchange.ok and exchange.request.name in names
-    ]
+def _scores(observed: Observed, name: str) -> list[float]:
+    """Return the gaps that were scored, those of the request alone first; nothing where the first is missing."""
+    answers = {exchange.request.name: exchange.answer.response for exchange in observed.exchanges if exchange.ok}
+    gaps = [_gap(answers.get(f"score-{repeat}:{name}")) for repeat in range(_REPEATS)]
+    return [] if gaps[0] is None else [gap for gap in gaps if gap is not None]
 
 
 def _gap(response: object) -> float | None:
     """Return the log-probability of the expected token less that of the other one."""
     match response:
-        case {"meta_info": {"output_token_ids_logprobs": [[[expected, *_], [got, *_]], *_]}} if isinstance(
-            expected, (int, float)
-        ) and isinstance(got, (int, float)):
-            return float(expected) - float(got)
+        case {"meta_info": {"output_token_ids_logprobs": [[[expected, *_], [got, *_]], *_]}}:
+            ours, theirs = number(got), number(expected)
+            return None if ours is None or theirs is None else theirs - ours
         case _:
             return None
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sglforge.smoke.client import Request
 
 _EXCERPT = 80
+_MOST_TOKENS = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ def prompt_of(request: Request) -> str:
 def generation(response: object) -> Generation | None:
     """Return the continuation in an answer, None when it is not one."""
     match response:
-        case {"text": str(text), "meta_info": {"completion_tokens": int(tokens)} as meta, **rest}:
+        case {"text": str(text), "meta_info": {"completion_tokens": tokens} as meta, **rest} if _is_count(tokens):
             return Generation(
                 text=text,
                 output_ids=_ids(rest),
@@ -88,8 +90,8 @@ def generation(response: object) -> Generation | None:
             )
         case {
             "choices": [{"text": str(text), **choice}, *_],
-            "usage": {"completion_tokens": int(tokens)},
-        }:
+            "usage": {"completion_tokens": tokens},
+        } if _is_count(tokens):
             return Generation(
                 text=text,
                 output_ids=None,
@@ -117,4 +119,8 @@ def _finish(meta: Mapping[str, object]) -> str:
 
 def _count(meta: Mapping[str, object], name: str) -> int | None:
     value = meta.get(name)
-    return value if isinstance(value, int) else None
+    return value if _is_count(value) else None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < _MOST_TOKENS

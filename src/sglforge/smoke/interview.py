@@ -17,7 +17,7 @@ from sglforge.smoke.site import Site
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Exchange, Look, Observed, Role
 
-SETTLE_S = 1.0
+SETTLE_S = 2.0
 _ROUNDS = 8
 """How often a probe may ask again after it has seen answers."""
 

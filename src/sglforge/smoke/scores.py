@@ -26,7 +26,7 @@ class Score:
     @property
     def finite(self) -> bool:
         """Whether the step had numbers at all."""
-        return self.logprob is not None and math.isfinite(self.logprob)
+        return self.logprob is not None
 
     @property
     def flat(self) -> bool:
@@ -58,11 +58,18 @@ def _score(row: object, top: object) -> Score:
     return Score(token=token, logprob=logprob, candidates=candidates)
 
 
+def number(value: object) -> float | None:
+    """Return a number of an answer, None for what is none, or is none that can be reckoned with."""
+    try:
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def _pair(entry: object) -> tuple[float | None, int]:
     """Return log-probability and token id of SGLang's ``[logprob, token id, text]``."""
     match entry:
         case Sequence() if len(entry) >= 2 and isinstance(entry[1], int):
-            value = entry[0]
-            return float(value) if isinstance(value, int | float) else None, entry[1]
+            return number(entry[0]), entry[1]
         case _:
             return None, -1

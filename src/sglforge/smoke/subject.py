@@ -77,6 +77,10 @@ class Subject:
         facts = self.expectations.facts if self.expectations else []
         return (self.long_prompt, *(fact.prompt for fact in facts))
 
+    def room_for(self, tokens: int) -> int:
+        """Return how many of these tokens an answer may have when half of the context is left for its prompt."""
+        return min(tokens, max(1, self.longest_prompt // 2)) if self.longest_prompt else tokens
+
     def informed(self, info: Mapping[str, object]) -> Subject:
         """Return the subject with what its server says of itself (``/server_info``) where nothing was known."""
         limit, prompt, dtype = (info.get(key) for key in ("max_running_requests", "max_req_input_len", "dtype"))

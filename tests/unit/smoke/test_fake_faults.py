@@ -203,6 +203,43 @@ def killed_by_json(lab: Lab, within_s: float) -> bool:
     return bool(lab.killed)
 
 
+def no_chat(lab: Lab) -> int:
+    with lab.server() as server:
+        return server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}]}).status
+
+
+def third_times(lab: Lab) -> list[str]:
+    with lab.server() as server:
+        return [ask(server, tokens=64).document["text"] for _ in range(3)]
+
+
+def again_cached(lab: Lab) -> int:
+    with lab.server() as server:
+        return int([ask(server).document["meta_info"]["cached_tokens"] for _ in range(2)][1])
+
+
+def tied(lab: Lab) -> bool:
+    """Say whether company changes a text, where two tokens are then as likely as each other but for a rounding."""
+    with lab.server() as server:
+        alone = ask(server).document["output_ids"]
+        together = server.together("/generate", [request()] * 2)[0].document["output_ids"]
+        if alone == together:
+            return False
+        place = next(at for at, pair in enumerate(zip(alone, together, strict=True)) if len(set(pair)) == 2)
+        asked = {"token_ids_logprob": [alone[place], together[place]], "return_logprob": True}
+        first, again = (
+            server.together("/generate", [scoring(alone[:place], **asked)] * count)[0].document["meta_info"]
+            for count in (1, 2)
+        )
+    gaps = [meta["output_token_ids_logprobs"][0] for meta in (first, again)]
+    return all(abs(one[0] - other[0]) < 0.05 for one, other in gaps) and gaps[0] != gaps[1]
+
+
+def scoring(ids: list[int], **more: Any) -> dict[str, Any]:
+    sampling = {"temperature": 0, "max_new_tokens": 1}
+    return {"input_ids": [*encode(STORY), *ids], "sampling_params": sampling, **more}
+
+
 def used_tokens(lab: Lab) -> bool:
     with lab.server() as server:
         ask(server)
@@ -248,11 +285,16 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "stops-early": lambda lab: lab.one(tokens=200)["meta_info"]["completion_tokens"] == 150,
     "empty": lambda lab: lab.one()["text"] == "",
     "not-repeatable": changes,
+    "third-time-stale": lambda lab: len(set(third_times(lab))) == 2,
+    "wrong-sum": lambda lab: " nine" in lab.one(prompt="One and one is")["text"],
     "wrong-fact": lambda lab: " Lyons" in lab.one(prompt=FACT)["text"],
     "repeats-a-token": lambda lab: lab.one(tokens=200)["text"].endswith("!" * 140),
     "degenerate-long": lambda lab: lab.one(tokens=160)["text"][-24:-12] == lab.one(tokens=160)["text"][-12:],
+    "degenerate-late": lambda lab: len(set(lab.one(tokens=240)["text"][-40:])) == 1,
+    "rounding-tie": tied,
     "garbage-together": differs_together,
     "prefix-cache-other-prompt": other_prompt,
+    "prefix-never-hit": lambda lab: not again_cached(lab),
     "long-context-wrong": half_context,
     "long-context-crashes": lambda lab: killed_by(lab, "--context-length", "100", prompt="x" * 60),
     "nan-logits": lambda lab: lab.scores() == [None] * 200 and set(lab.one()["output_ids"]) == {0},
@@ -266,12 +308,16 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "wrong-json": lambda lab: json.loads(lab.json_text())["city"] == 5,
     "open-json": lambda lab: broken_json(lab.json_text()) and not broken_json(lab.json_text() + "}"),
     "chat-template-leak": lambda lab: "<|end|>" in lab.message()["content"],
+    "no-chat-template": lambda lab: no_chat(lab) == 400,
     "empty-chat": lambda lab: lab.message()["content"] is None,
     "tool-call-as-text": lambda lab: "<tool_call>" in (lab.message(tools=[TOOL])["content"] or ""),
     "tool-arguments-invalid": lambda lab: broken_json(
         lab.message(tools=[TOOL])["tool_calls"][0]["function"]["arguments"]
     ),
     "loses-a-token": lambda lab: len((one := lab.one())["output_ids"]) < one["meta_info"]["completion_tokens"],
+    "page-loses-its-last-token": lambda lab: len(lab.one(tokens=16)["output_ids"]) == 15,
+    "hidden-limit": lambda lab: lab.one(tokens=300)["meta_info"]["completion_tokens"] == 256,
+    "stream-takes-back": lambda lab: any("~" in event["text"] for event in lab.stream().events[:-1]),
     "lost-token-at-stride": lost_in_streams,
     "stream-never-ends": lambda lab: lab.stream().status == 0,
     "stream-without-done": lambda lab: lab.stream().events[-1] != "[DONE]",
@@ -280,6 +326,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "acceptance-zero": lambda lab: lab.one(*DRAFTS)["meta_info"]["spec_num_correct_drafts"] == 0,
     "no-speculation": lambda lab: "spec_verify_ct" not in lab.one(*DRAFTS)["meta_info"],
     "speculation-changes-text": lambda lab: lab.one(*DRAFTS)["text"].endswith("?"),
+    "speculation-drifts": lambda lab: lab.one(*DRAFTS, tokens=160)["text"][150] == "?",
     "threshold-ignored": lambda lab: lab.wave(1, 3)[1].document["meta_info"]["spec_num_correct_drafts"] > 0,
     "threshold-sticks": drafts_after,
     "threshold-silent": lambda lab: adaptive_silence(lab) and "threshold" not in lab.starts(*THRESHOLD, "2"),

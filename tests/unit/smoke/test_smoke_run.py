@@ -153,69 +153,6 @@ def test_the_report_and_the_transcript_are_contracts_documents(bench: Bench) -> 
     assert [event["name"] for event in events if event["event"] == "probe"] == EVERYTHING
 
 
-FAULTS: dict[str, dict[str, str]] = {
-    "dies-at-start": {"started": "server-died"},
-    "traceback": {"started": "swallowed-traceback"},
-    "loses-a-token": {"decode-single": "tokens-lost"},
-    "empty": {"decode-single": "empty-completion", "facts": "fact-wrong", "json-schema": "json-invalid"},
-    "refuses": dict.fromkeys(
-        ["decode-single", "greedy-repeat", "facts", "parallel", "logprobs-finite", "json-schema"], "request-failed"
-    ),
-    "not-repeatable": {"greedy-repeat": "greedy-not-repeatable", "parallel": "garbage-under-concurrency"},
-    "wrong-fact": {"facts": "fact-wrong"},
-    "garbage-together": {"parallel": "garbage-under-concurrency"},
-    "nan-late": {"logprobs-finite": "nan-logits"},
-    "nan-in-a-batch": {"logprobs-finite": "nan-logits"},
-    "nan-replaced": {"logprobs-finite": "nan-logits"},
-    "repeats-a-token": {"logprobs-finite": "degenerate-output"},
-    "invalid-json": {"json-schema": "json-invalid"},
-    "wrong-json": {"json-schema": "json-invalid"},
-    "open-json": {"json-schema": "json-invalid"},
-    "dies-in-decode": {"facts": "server-died", "alive-after": "server-died-after-success"},
-    "dies-after-json": {"alive-after": "server-died-after-success"},
-    "leaves-a-child": {"stops-clean": "server-stop-unclean"},
-    "leaves-a-daemon": {"stops-clean": "server-stop-unclean"},
-    "leaves-shared-memory": {"stops-clean": "server-stop-unclean"},
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_caught_by_its_probe(bench: Bench, tmp_path: Path, fault: str) -> None:
-    report = bench.run(make_profile(fault))
-    assert FAULTS[fault].items() <= failures(report).items()
-    assert report.verdict == "fail"
-    assert marked("SMOKE_BENCH", tmp_path) == []
-
-
-SPECULATIVE_FAULTS: dict[str, dict[str, str]] = {
-    "no-acceptance": {"spec-gain": "spec-no-gain"},
-    "no-speculation": {"spec-gain": "spec-no-gain"},
-    "speculation-changes-text": {"parallel": "spec-changes-text", "spec-parity": "spec-changes-text"},
-    "garbage-together": {"parallel": "garbage-under-concurrency"},
-    "nan-late": {"logprobs-finite": "nan-logits"},
-    "raises-while-serving": {"alive-after": "swallowed-traceback"},
-    "hangs-after-200-tokens": {"decode-long": "decode-hang"},
-}
-
-
-@pytest.mark.parametrize("fault", SPECULATIVE_FAULTS)
-def test_each_fault_of_speculation_is_caught_by_its_probe(bench: Bench, fault: str) -> None:
-    report = bench.run(make_profile(fault, speculative=True, request_timeout_s=2.0))
-    assert SPECULATIVE_FAULTS[fault].items() <= failures(report).items()
-    assert report.verdict == "fail"
-
-
-@pytest.mark.parametrize("fault", ["threshold-ignored", "threshold-sticks"])
-def test_a_threshold_that_is_not_kept_is_caught_by_the_probe_that_is_for_it(bench: Bench, fault: str) -> None:
-    report = bench.run(make_profile(fault, speculative=True, threshold=2))
-    assert failures(report) == {"threshold-wave": fault}
-
-
-def test_a_threshold_that_nobody_logs_is_not_believed(bench: Bench) -> None:
-    report = bench.run(make_profile("threshold-silent", speculative=True, threshold=2), probes=["threshold-wave"])
-    assert failures(report) == {"threshold-wave": "threshold-not-logged"}
-
-
 def test_without_right_drafts_a_threshold_cannot_be_seen(bench: Bench) -> None:
     report = bench.run(make_profile("no-acceptance", speculative=True, threshold=2), probes=["threshold-wave"])
     assert report.verdict == "inconclusive"

@@ -87,6 +87,8 @@ def _ask_chat(subject: Subject) -> Waves:
 
 def _judge_chat(observed: Observed) -> Judgement:
     *plain, stream = observed.exchanges
+    if not plain or stream.request.name != "chat-stream":
+        return inconclusive("not every question was asked", "judge a transcript as smoke wrote it")
     if nothing := _no_template(plain[0]):
         return nothing
     facts = observed.subject.expectations.chat if observed.subject.expectations else []
@@ -98,7 +100,7 @@ def _judge_chat(observed: Observed) -> Judgement:
         if fault := _message_fault(exchange.request.name, message):
             return fault
         texts.append(message.content)
-        if facts and facts[number].contains not in message.content:
+        if number < len(facts) and facts[number].contains not in message.content:
             return failed(
                 "fact-wrong",
                 f"asked {excerpt(facts[number].prompt)} in a chat, the model says {excerpt(message.content)}, without "
@@ -113,6 +115,8 @@ def _judge_chat(observed: Observed) -> Judgement:
             f"in a stream the chat says {excerpt(came.text)}, without one {excerpt(texts[0])}",
             texts=[texts[0], came.text],
         )
+    if stream.status != 200:
+        return _refused(stream)
     if not came.closed or not (came.text or texts[0] == ""):
         return failed("stream-broken", f"the chat's stream does not end: {excerpt(came.text)}")
     return passed(f"{len(texts)} answers: {excerpt(texts[0] or '(reasoning only)')}", texts=texts)
@@ -175,7 +179,7 @@ def _judge_tool(observed: Observed) -> Judgement:
         return failed("tool-call-invalid", f"the model calls {name!r}, a tool that it was not given")
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return failed(
             "tool-call-invalid", f"the arguments of the call are no JSON ({error}): {excerpt(str(arguments))}"
         )
@@ -192,6 +196,7 @@ CHAT = Probe(
     proves="the chat template is the model's: answers are right, end, and hold no word of the template",
     requests=_ask_chat,
     judge=_judge_chat,
+    judges_refusals=True,
 )
 TOOL_CALL = Probe(
     name="tool-call",
@@ -199,4 +204,5 @@ TOOL_CALL = Probe(
     needs=(Need.EXPECTATIONS, Need.TOOL),
     requests=_ask_tool,
     judge=_judge_tool,
+    judges_refusals=True,
 )

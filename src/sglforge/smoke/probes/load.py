@@ -79,7 +79,8 @@ def _judge_parallel(observed: Observed) -> Judgement:
             f"{len(_TOKENS)} requests of {_TOKENS[0]} to {_TOKENS[-1]} tokens: each the same as {expected_at}"
             + ties(observed, pairs)
         )
-    alone_too = [pair for pair, _ in wrong if pair.got.same_as(answers[pair.name.replace("together", "alone")])]
+    alone = {pair.name: answers.get(pair.name.replace("together", "alone")) for pair in pairs}
+    alone_too = [pair for pair, _ in wrong if (same := alone[pair.name]) and pair.got.same_as(same)]
     if len(alone_too) == len(wrong):
         code, why = (
             "spec-changes-text",
@@ -159,9 +160,10 @@ def _ask_abort(subject: Subject) -> Waves:
             for number in range(count)
         )
 
+    tokens = subject.room_for(_ABORT_TOKENS)
     hung_up = tuple(
         replace(
-            streaming(greedy(f"left-{number}", prompts[number % len(prompts)], _ABORT_TOKENS, ignore_eos=True)),
+            streaming(greedy(f"left-{number}", prompts[number % len(prompts)], tokens, ignore_eos=True)),
             hang_up_after=2,
         )
         for number in range(count)
@@ -175,6 +177,13 @@ def _judge_abort(observed: Observed) -> Judgement:
 
     answers = observed.generations()
     before, after = slowest("before"), slowest("afterwards")
+    if lost := [e for e in observed.exchanges if e.request.name.startswith("before") and e.request.name not in answers]:
+        return failed(
+            "request-failed",
+            f"before anybody hung up, request {lost[0].request.name} was answered with {lost[0].status}: "
+            f"{str(lost[0].answer.response)[:200]}",
+            "see the probes before this one",
+        )
     waiting = [
         e for e in observed.exchanges if e.request.name.startswith("afterwards") and e.request.name not in answers
     ]
@@ -187,7 +196,9 @@ def _judge_abort(observed: Observed) -> Judgement:
         )
     if not after:
         return failed(
-            "request-failed", "the server did not answer before anybody hung up", "see the probes before this one"
+            "abort-leaks",
+            f"a stream that its client leaves was not even begun (health is {observed.health})",
+            "the server's streams are silent: see probe stream",
         )
     if after > _ABORT_FACTOR * before + _ABORT_S:
         return failed(

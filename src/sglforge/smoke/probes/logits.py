@@ -52,7 +52,7 @@ def _ask(subject: Subject) -> Waves:
         greedy(f"together-{number}", prompts[number % len(prompts)], _TOGETHER_TOKENS[number % len(_TOGETHER_TOKENS)])
         for number in range(_TOGETHER[subject.exact])
     )
-    alone = (greedy("alone", prompts[0], _ALONE_TOKENS),)
+    alone = (greedy("alone", prompts[0], subject.room_for(_ALONE_TOKENS)),)
     return tuple(tuple(scored(request) for request in wave) for wave in (alone, together))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sglforge.config.model import FactProbe
 from sglforge.smoke.equality import Pair, questions, ties, unequal
 from sglforge.smoke.generation import excerpt, generation, greedy, prompt_of
 from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, differs, failed, inconclusive, passed
@@ -18,7 +19,7 @@ _LEAST_S = 10.0
 
 _SAMPLE_CHARACTERS = 400
 _SHARE = 0.6
-_EXACT_TOKENS = 1500
+_EXACT_TOKENS = 1000
 _MOST_TOKENS = 32_000
 _ANSWER_TOKENS = 16
 _SENTENCE = "Entry {number}: the wind came from the west, the sea was calm, and no ship was seen. "
@@ -41,30 +42,33 @@ def _more_long(observed: Observed) -> Waves:
     speed = _speed(observed)
     if speed is None or len(observed.exchanges) > 1:
         return ()
-    deadline = max(_LEAST_S, _PATIENCE * speed * _LONG_TOKENS)
-    request = greedy("long", observed.subject.long_prompt, _LONG_TOKENS, ignore_eos=True)
+    tokens = observed.subject.room_for(_LONG_TOKENS)
+    deadline = max(_LEAST_S, _PATIENCE * speed * tokens)
+    request = greedy("long", observed.subject.long_prompt, tokens, ignore_eos=True)
     return ((replace(request, timeout_s=round(deadline, 1)),),)
 
 
 def _judge_long(observed: Observed) -> Judgement:
-    speed, last = _speed(observed), observed.exchanges[-1]
+    speed, last, tokens = _speed(observed), observed.exchanges[-1], observed.subject.room_for(_LONG_TOKENS)
     if speed is None:
         return _unanswered(last, observed)
+    if last.request.name != "long":
+        return inconclusive("the long request was not sent", "judge a transcript as smoke wrote it")
     one = observed.generations().get("long")
     if last.status == "timeout":
         return failed(
             "decode-hang",
-            f"timeout: {_MEASURED_TOKENS} tokens came at {1 / speed:.0f} tokens per second, {_LONG_TOKENS} did not "
+            f"timeout: {_MEASURED_TOKENS} tokens came at {1 / speed:.0f} tokens per second, {tokens} did not "
             f"come within {last.answer.seconds:.0f} s; health is {observed.health}",
             "decoding stops on the way: the log's last `Decode batch` line tells how far it came",
         )
     if one is None:
         return _unanswered(last, observed)
     sent = one.completion_tokens if one.output_ids is None else len(one.output_ids)
-    if observed.subject.api == "sglang" and not sent == one.completion_tokens == _LONG_TOKENS:
+    if observed.subject.api == "sglang" and not sent == one.completion_tokens == tokens:
         return failed(
             "tokens-lost",
-            f"{_LONG_TOKENS} tokens were asked for; the server counts {one.completion_tokens} and sent {sent} "
+            f"{tokens} tokens were asked for; the server counts {one.completion_tokens} and sent {sent} "
             f"(finish reason {one.finish})",
         )
     rate = one.completion_tokens / last.answer.seconds if last.answer.seconds else 0.0
@@ -95,8 +99,13 @@ def _filler(characters: int) -> str:
     return text[:characters]
 
 
-def _ask_context(_subject: Subject) -> Waves:
-    return ((greedy("sample", _filler(_SAMPLE_CHARACTERS), 1),),)
+def _ask_context(subject: Subject) -> Waves:
+    return ((greedy("sample", _filler(_sample(subject)), 1),),)
+
+
+def _sample(subject: Subject) -> int:
+    """Return the characters of a text whose tokens are counted; it must fit."""
+    return subject.room_for(_SAMPLE_CHARACTERS)
 
 
 def _limit(subject: Subject) -> int | None:
@@ -105,22 +114,32 @@ def _limit(subject: Subject) -> int | None:
 
 def _more_context(observed: Observed) -> Waves:
     """Ask a prompt near the limit twice, then one above it, then whether the server still decodes."""
-    if len(observed.exchanges) > 1:
+    if len(observed.exchanges) != 1:
         return questions(observed, _pairs(observed))
     characters, limit = _characters_per_token(observed), _limit(observed.subject)
     if characters is None or limit is None:
         return ()
     most = _EXACT_TOKENS if observed.subject.exact else _MOST_TOKENS
-    inside = _filler(int(min(_SHARE * limit, most) * characters)) + observed.subject.long_prompt
+    before = _filler(int(min(_SHARE * limit, most) * characters))
+    inside = before + observed.subject.long_prompt
     over = _filler(int(1.2 * limit * characters) + _SAMPLE_CHARACTERS)
     asked = [greedy(f"inside-{turn}", inside, _ANSWER_TOKENS) for turn in range(2)]
+    if far := _far(observed.subject):
+        asked.append(greedy("far", before + far.prompt, _ANSWER_TOKENS))
     return (*((one,) for one in asked), (greedy("over", over, 1),), (greedy("after", observed.subject.long_prompt, 4),))
 
 
+def _far(subject: Subject) -> FactProbe | None:
+    return subject.expectations.far if subject.expectations else None
+
+
 def _characters_per_token(observed: Observed) -> float | None:
+    characters = _sample(observed.subject)
     match observed.exchanges[0].answer.response:
-        case {"meta_info": {"prompt_tokens": int(tokens)}} | {"usage": {"prompt_tokens": int(tokens)}} if tokens:
-            return _SAMPLE_CHARACTERS / tokens
+        case {"meta_info": {"prompt_tokens": int(tokens)}} | {"usage": {"prompt_tokens": int(tokens)}} if (
+            0 < tokens <= 2 * characters
+        ):
+            return characters / tokens
         case _:
             return None
 
@@ -139,7 +158,7 @@ def _judge_context(observed: Observed) -> Judgement:
     if "over" not in exchanges and all(exchange.ok for exchange in observed.exchanges):
         return inconclusive("the server does not say how long a prompt may be", "ask it with a native /server_info")
     tokens = _prompt_tokens(exchanges.get("inside-0"))
-    for name in ("sample", "inside-0", "inside-1"):
+    for name in ("sample", "inside-0", "inside-1", "far"):
         if name in exchanges and name not in answers:
             return _unanswered(exchanges[name], observed)
     pairs = _pairs(observed)
@@ -152,7 +171,17 @@ def _judge_context(observed: Observed) -> Judgement:
             "the rows of a long prefix are wrong, in the cache or when they are written in chunks",
             texts=[pair.expected.text, pair.got.text],
         )
-    over = exchanges["over"]
+    far = _far(observed.subject)
+    if far and "far" in answers and far.contains not in answers["far"].text:
+        return failed(
+            "long-context-wrong",
+            f"behind a prompt of {tokens} tokens {excerpt(far.prompt)} is answered with "
+            f"{excerpt(answers['far'].text)}, without {far.contains!r}",
+            "attention goes wrong at positions that far; or this model never knew it there: try a smaller context",
+            text=answers["far"].text,
+        )
+    if (over := exchanges.get("over")) is None:
+        return inconclusive("the prompt above the limit was not sent", "judge a transcript as smoke wrote it")
     if "after" not in answers:
         return failed(
             "overlong-not-refused",

@@ -78,7 +78,8 @@ class Probe:
     ``control_requests`` go to a server of the same profile without speculation, which runs first. ``follow_up``
     returns what to ask once the answers so far are known, until it returns nothing. ``look`` sees the server from
     outside: when it is ready, before the first request, and after each wave. A request without a good answer fails
-    its probe before the judge is asked, unless that ``judges_silence`` itself.
+    its probe before the judge is asked, unless that ``judges_silence`` itself, or, where something else than 200 came,
+    ``judges_refusals``.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Probe:
     look: Callable[[Site], Look] | None = None
     needs: tuple[Need, ...] = ()
     judges_silence: bool = False
+    judges_refusals: bool = False
 
 
 def passed(message: str, **evidence: object) -> Judgement:
@@ -125,7 +127,7 @@ def differs(equality: Equality, code: str, message: str, hint: str = "", **evide
 
 def judge(probe: Probe, observed: Observed) -> Judgement:
     """Return what a probe says about what was observed; an answer that is missing speaks for itself."""
-    return unanswered(probe, observed) or probe.judge(observed)
+    return unanswered(probe, observed) or unasked(probe, observed) or probe.judge(observed)
 
 
 def unanswered(probe: Probe, observed: Observed) -> Judgement | None:
@@ -136,6 +138,8 @@ def unanswered(probe: Probe, observed: Observed) -> Judgement | None:
         name, answer = exchange.request.name, exchange.answer
         match answer.status:
             case 200 if _complete(exchange):
+                continue
+            case int() if probe.judges_refusals:
                 continue
             case "timeout":
                 return failed(
@@ -161,6 +165,24 @@ def unanswered(probe: Probe, observed: Observed) -> Judgement | None:
                     f"request {name} was answered with {answer.status}: {str(answer.response)[:300]}",
                     "the server refuses a plain request; its log says why",
                 )
+    return None
+
+
+def unasked(probe: Probe, observed: Observed) -> Judgement | None:
+    """Return that a transcript lacks a request that is always sent, None where it has them all.
+
+    What comes after a silent request was not sent, which its probe knows.
+    """
+    if any(not isinstance(exchange.status, int) for exchange in observed.exchanges):
+        return None
+    there = {(exchange.request.name, exchange.request.stream) for exchange in observed.exchanges}
+    asked = [request for wave in probe.requests(observed.subject) for request in wave]
+    for request in asked:
+        if (request.name, request.stream) not in there:
+            return inconclusive(
+                f"request {request.name} was not sent: {len(observed.exchanges)} exchanges are there",
+                "judge a transcript as smoke wrote it",
+            )
     return None
 
 

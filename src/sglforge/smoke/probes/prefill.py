@@ -7,6 +7,7 @@ from dataclasses import replace
 from sglforge.smoke.client import Request
 from sglforge.smoke.generation import greedy
 from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, inconclusive, passed, skipped
+from sglforge.smoke.scores import number
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Observed
 
@@ -39,7 +40,7 @@ def _more(observed: Observed) -> Waves:
 
 def _decoded(observed: Observed) -> tuple[list[int], list[tuple[int, float]]]:
     """Return the prompt's ids, and id and log-probability of each token that was decoded."""
-    match observed.exchanges[0].answer.response:
+    match observed.exchanges[0].answer.response if observed.exchanges else None:
         case {"meta_info": {"input_token_logprobs": list(before), "output_token_logprobs": list(after)}}:
             return [token for token, _ in _rows(before)], [(t, p) for t, p in _rows(after) if p is not None]
         case _:
@@ -49,9 +50,7 @@ def _decoded(observed: Observed) -> tuple[list[int], list[tuple[int, float]]]:
 def _rows(rows: list[object]) -> list[tuple[int, float | None]]:
     """Return token id and log-probability of SGLang's ``[logprob, token id, text]``."""
     return [
-        (row[1], float(row[0]) if isinstance(row[0], (int, float)) else None)
-        for row in rows
-        if isinstance(row, list) and len(row) > 1 and isinstance(row[1], int)
+        (row[1], number(row[0])) for row in rows if isinstance(row, list) and len(row) > 1 and isinstance(row[1], int)
     ]
 
 

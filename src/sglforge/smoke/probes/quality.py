@@ -13,8 +13,8 @@ _TEXTS = 4
 
 
 def _ask(subject: Subject) -> Waves:
-    prompts = subject.prompts[:_TEXTS]
-    return (tuple(greedy(f"text-{number}", prompt, _TOKENS) for number, prompt in enumerate(prompts)),)
+    tokens = subject.room_for(_TOKENS)
+    return (tuple(greedy(f"text-{number}", prompt, tokens) for number, prompt in enumerate(subject.prompts[:_TEXTS])),)
 
 
 def degenerate(one: Generation) -> Degeneration | None:

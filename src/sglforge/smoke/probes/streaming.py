@@ -18,11 +18,14 @@ def _ask(subject: Subject) -> Waves:
 
 
 def _stream(observed: Observed) -> Streamed:
-    return streamed(next(one.answer.response for one in observed.exchanges if one.request.name == "stream"))
+    answers = (one.answer.response for one in observed.exchanges if one.request.name == "stream")
+    return streamed(next(answers, None))
 
 
 def _pairs(observed: Observed) -> list[Pair]:
-    stream, plain = _stream(observed), observed.generations()["plain"]
+    stream, plain = _stream(observed), observed.generations().get("plain")
+    if plain is None:
+        return []
     got = Generation(
         text=stream.text,
         output_ids=stream.ids,

@@ -65,7 +65,7 @@ def _repeated(observed: Observed) -> list[Pair]:
             expected=answers["repeat-0"],
         )
         for turn in range(1, _REPEATS)
-        if f"repeat-{turn}" in answers
+        if {"repeat-0", f"repeat-{turn}"} <= answers.keys()
     ]
 
 
@@ -91,7 +91,8 @@ def _ask_facts(subject: Subject) -> Waves:
 
 def _judge_facts(observed: Observed) -> Judgement:
     facts = observed.subject.known.facts
-    texts = [one.text for one in observed.generations().values()]
+    answers = observed.generations()
+    texts = [answers[f"fact-{number}"].text for number in range(len(facts))]
     wrong = [
         f"{excerpt(fact.prompt)} -> {excerpt(text)}, without {fact.contains!r}"
         for fact, text in zip(facts, texts, strict=True)
@@ -117,7 +118,7 @@ def _judge_json(observed: Observed) -> Judgement:
     schema: object = json.loads(observed.subject.known.json_schema)
     try:
         value = json.loads(one.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if one.finish == "length" and one.text.lstrip().startswith(("{", "[", '"')):
             return inconclusive(
                 f"the JSON was not closed within {_JSON_TOKENS} tokens: {excerpt(one.text)}",

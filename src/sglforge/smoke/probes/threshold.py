@@ -7,7 +7,7 @@ the batch did not stop it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle
+from itertools import cycle, pairwise
 
 from sglforge.smoke.client import Request
 from sglforge.smoke.equality import Pair, questions, ties, unequal
@@ -27,6 +27,8 @@ _REST = 1 - SHORT_TOKENS / LONG_TOKENS
 # often again, which is far from what two waves of equal work differ by and near to what graphs that are missing cost.
 _CLIFF = 3.0
 _AGAIN = "again"
+# Requests that a busy machine sends one after the other are no batch: drafts must go on in all three.
+_TOGETHER = ("together", "together-2", "together-3")
 
 
 def _requests(subject: Subject) -> Mapping[str, tuple[str, int]]:
@@ -36,6 +38,10 @@ def _requests(subject: Subject) -> Mapping[str, tuple[str, int]]:
     prompts = zip(range(others), cycle(_short_prompts(subject)), strict=False)
     short = {f"short-{number}": (prompt, SHORT_TOKENS) for number, prompt in prompts}
     return {_LONG: (subject.long_prompt, LONG_TOKENS), **short}
+
+
+def _large(subject: Subject, prefix: str) -> tuple[Request, ...]:
+    return tuple(greedy(f"{prefix}-{name}", *asked, ignore_eos=True) for name, asked in _requests(subject).items())
 
 
 def _short_prompts(subject: Subject) -> list[str]:
@@ -67,14 +73,18 @@ def _around(subject: Subject) -> tuple[int, ...]:
 def _ask(subject: Subject) -> Waves:
     """Ask together, then each different request alone, then as many at once as are around the threshold."""
     requests = _requests(subject)
-    together = tuple(greedy(f"together-{name}", *asked, ignore_eos=True) for name, asked in requests.items())
+    together = _large(subject, _TOGETHER[0])
     alone = {asked: greedy(f"alone-{name}", *asked, ignore_eos=True) for name, asked in requests.items()}
     around = (_wave(subject, count, f"{count}-at-once") for count in _around(subject))
     return (together, *((request,) for request in alone.values()), *around)
 
 
 def _follow_up(observed: Observed) -> Waves:
-    """Measure a cliff a second time, for a machine may have been busy; then score what differs."""
+    """Look a second time where a busy machine may have been the reason; then score what differs."""
+    answers = observed.generations()
+    for name, again in pairwise(_TOGETHER):
+        if _ignored(observed, name) and f"{again}-{_LONG}" not in answers:
+            return (_large(observed.subject, again),)
     around = _around(observed.subject)
     if _slower(observed, "at-once") and not _seconds(observed, around[0], _AGAIN):
         return tuple(_wave(observed.subject, count, f"{count}-{_AGAIN}") for count in around)
@@ -85,7 +95,7 @@ def _pairs(observed: Observed) -> list[Pair]:
     """Return every answer beside the one of the same request alone."""
     answers, requests = observed.generations(), _requests(observed.subject)
     alone = {asked: answers[f"alone-{name}"] for name, asked in requests.items() if f"alone-{name}" in answers}
-    asked = [(f"together-{name}", wanted) for name, wanted in requests.items()]
+    asked = [(f"{prefix}-{name}", wanted) for prefix in _TOGETHER for name, wanted in requests.items()]
     for count in _around(observed.subject):
         wave = _wave(observed.subject, count, f"{count}-at-once")
         asked += [(request.name, (prompt_of(request), SHORT_TOKENS)) for request in wave]
@@ -113,10 +123,13 @@ def _judge(observed: Observed) -> Judgement:
 
 
 def _judge_drafts(observed: Observed, pairs: list[Pair]) -> Judgement:
-    large = [pair for pair in pairs if pair.name.startswith("together-")]
-    short = [(pair.got, pair.expected) for pair in large if not pair.name.endswith(_LONG)]
-    (last,) = (pair for pair in large if pair.name.endswith(_LONG))
-    stopped, free = (_right([pair[place] for pair in short]) for place in (0, 1))
+    names = _requests(observed.subject)
+    batches = ([pair for pair in pairs if pair.name in {f"{one}-{name}" for name in names}] for one in _TOGETHER)
+    large = min((batch for batch in batches if len(batch) == len(names)), key=_drafted, default=[])
+    if not large:
+        return inconclusive("not every request was sent", "judge a transcript as smoke wrote it")
+    last, short = large[0], large[1:]
+    stopped, free = _drafted(large), _right([pair.expected for pair in short])
     long, long_free = _right([last.got]), _right([last.expected])
     counts = {"above": stopped, "below": free, "back": long, "back_alone": long_free, "requests": len(large)}
     if not free or not long_free:
@@ -157,6 +170,21 @@ def _judge_drafts(observed: Observed, pairs: list[Pair]) -> Judgement:
         **counts,
         seconds=waves,
     )
+
+
+def _drafted(wave: list[Pair]) -> int:
+    """Return the right drafts of the short requests of a large batch; its long one comes first."""
+    return _right([pair.got for pair in wave[1:]])
+
+
+def _ignored(observed: Observed, prefix: str) -> bool:
+    """Say whether the requests of a large batch had as many right drafts as they have alone."""
+    answers, requests = observed.generations(), _requests(observed.subject)
+    alone = {wanted: answers.get(f"alone-{name}") for name, wanted in requests.items()}
+    asked = [(answers.get(f"{prefix}-{name}"), alone[wanted]) for name, wanted in requests.items() if name != _LONG]
+    pairs = [(got, expected) for got, expected in asked if got and expected]
+    drafted, free = (_right([pair[place] for pair in pairs]) for place in (0, 1))
+    return len(pairs) == len(asked) and drafted > _HALF * free
 
 
 def _right(answers: list[Generation]) -> int:
