@@ -82,7 +82,10 @@ def measure_real(setting: Setting) -> dict[str, object]:
             progress=lambda _note: None,
         ) as server,
     ):
-        reports = [_attached(server.url, profile, folder) for _ in range(setting.rounds or CLEAN_RUNS)]
+        reports = []
+        for number in range(setting.rounds or CLEAN_RUNS):
+            reports.append(_attached(server.url, profile, folder))
+            print(f"run {number}: {reports[-1].verdict} in {reports[-1].seconds:.1f} s", file=sys.stderr)
     return {
         "profile": profile.name,
         "sglang": reports[0].versions["sglang"],
@@ -116,6 +119,7 @@ def _row(fault: str, case: Case, environment: ServingEnvironment, folder: Path) 
         tree=TREE,
         stop_grace_s=2.0,
     )
+    print(f"{fault}: {report.verdict}", file=sys.stderr)
     row: dict[str, object] = {
         US: report.verdict == "fail",
         "probes": {one.name: one.finding.code for one in report.probes if one.verdict == "fail" and one.finding},

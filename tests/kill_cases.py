@@ -246,3 +246,12 @@ TABLE: Mapping[str, Case] = {
 
 OPEN = FAULTS.keys() - TABLE.keys() - SOUND.keys() - {"stops-early"}
 """Faults that no probe catches yet; a model that stops early is no fault, but shows too little."""
+
+
+def reference() -> str:
+    """Return the table of docs/reference/probes.md."""
+    lines = ["| fault | caught by |", "|---|---|"]
+    for fault, case in TABLE.items():
+        by = ", ".join(f"`{probe}` ({code})" for probe, code in case.caught.items())
+        lines.append(f"| {FAULTS[fault]} | {by if len(case.caught) < 6 else f'{len(case.caught)} probes'} |")
+    return "\n".join(lines)

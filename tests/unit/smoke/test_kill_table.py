@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kill_cases import OPEN, PROBES_OF_LIFE, SOUND, TABLE, TREE, Case, profile_of
+from kill_cases import OPEN, PROBES_OF_LIFE, SOUND, TABLE, TREE, Case, profile_of, reference
 from unit.smoke.conftest import ROOT, Bench
 
 from sglforge.config.model import Target
@@ -72,3 +72,7 @@ def test_the_table_names_probes_that_are_there() -> None:
     assert names >= PROBES_OF_LIFE
     for case in (*TABLE.values(), *SOUND.values()):
         assert names >= case.caught.keys() | case.unsettled
+
+
+def test_the_reference_says_what_catches_what() -> None:
+    assert reference() in (ROOT / "docs" / "reference" / "probes.md").read_text()
