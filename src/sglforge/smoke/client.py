@@ -20,7 +20,7 @@ class Request:
     """One request; ``name`` tells it apart from the others of its probe.
 
     The answer to a ``stream`` is the list of its events. ``hang_up_after`` is the number of events after which the
-    connection is closed; ``timeout_s`` replaces the deadline of the profile.
+    connection is closed; ``timeout_s`` is the time that it may take where the profile's deadline is shorter.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Answer:
 
 
 def send(base_url: str, request: Request, *, timeout_s: float) -> Answer:
-    """Send a request and read the whole answer before ``timeout_s`` seconds, or its own deadline, are over.
+    """Send a request and read the whole answer within ``timeout_s`` seconds, or its own time where that is longer.
 
     urllib3 reads no proxy variables by itself, so a proxy never stands between us and the loopback.
     """
     import urllib3
     from urllib3 import exceptions
 
-    timeout_s = request.timeout_s or timeout_s
+    timeout_s = max(request.timeout_s or 0.0, timeout_s)
     start = time.monotonic()
     events = _Events(start=start) if request.stream else None
     body = None if request.body is None else json.dumps(request.body).encode()

@@ -13,6 +13,7 @@ from sglforge.smoke.verdict import Scope
 Api = Literal["sglang", "openai"]
 """``sglang`` has its own routes beside the OpenAI-compatible ones that every engine has."""
 
+_MOST = 2**22
 # Any model goes on from it for long; nothing is known about what it says.
 _ANY_LONG_PROMPT = "Every evening the keeper of the lighthouse climbed the stairs, and"
 
@@ -86,8 +87,8 @@ class Subject:
         limit, prompt, dtype = (info.get(key) for key in ("max_running_requests", "max_req_input_len", "dtype"))
         return replace(
             self,
-            max_running=self.max_running or (limit if isinstance(limit, int) else None),
-            longest_prompt=self.longest_prompt or (prompt if isinstance(prompt, int) else None),
+            max_running=self.max_running or _count(limit),
+            longest_prompt=self.longest_prompt or _count(prompt),
             dtype=self.dtype if self.dtype not in {None, "auto"} else dtype if isinstance(dtype, str) else None,
             caches_prefixes=self.caches_prefixes and not info.get("disable_radix_cache"),
         )
@@ -96,6 +97,11 @@ class Subject:
         """Return it as a part of the transcript."""
         known = self.expectations
         return {**asdict(self), "expectations": known.model_dump(mode="json", by_alias=True) if known else None}
+
+
+def _count(value: object) -> int | None:
+    """Return a number of requests or tokens, None for what can be none."""
+    return value if type(value) is int and 0 < value <= _MOST else None
 
 
 def of_profile(profile: Profile, scope: Scope) -> Subject:

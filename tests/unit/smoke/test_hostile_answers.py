@@ -20,8 +20,13 @@ from unit.smoke.conftest import make_profile
 from sglforge.config.model import Speculation
 from sglforge.smoke import judging
 from sglforge.smoke.client import Answer, Request
+from sglforge.smoke.equality import Pair
+from sglforge.smoke.equality import equality as equal
+from sglforge.smoke.generation import Generation
 from sglforge.smoke.interview import Interview
 from sglforge.smoke.probes.catalog import PROBES
+from sglforge.smoke.probes.chat import CHAT, TOOL_CALL
+from sglforge.smoke.probes.load import ABORT
 from sglforge.smoke.probes.model import Probe, missing
 from sglforge.smoke.subject import Subject, of_profile
 from sglforge.smoke.transcript import Exchange, Observed
@@ -212,3 +217,90 @@ def test_no_answers_at_all_raise(name: str, data: st.DataObject) -> None:
         new = changed(exchanges[place].answer.response, data.draw(st.sampled_from(paths)), data.draw(VALUES))
         exchanges[place] = answered(exchanges[place], new, data.draw(st.sampled_from([200, 200, 400, 500, "timeout"])))
     judged(probe, replace(observed, exchanges=tuple(exchanges)))
+
+
+TIE = Pair(
+    name="together-1",
+    prompt="x",
+    got=Generation(
+        text="b", output_ids=(2,), completion_tokens=1, finish="length", correct_drafts=None, verify_steps=None
+    ),
+    expected=Generation(
+        text="a", output_ids=(1,), completion_tokens=1, finish="length", correct_drafts=None, verify_steps=None
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "equality"),
+    [
+        ([0.03, 0.03, -0.03, -0.03], "tie"),
+        ([0.2, 0.2, 0.2, 0.2], "tie"),  # a rounding step of bfloat16
+        ([0.3, 0.3, 0.3, 0.3], "other"),
+        ([0.6, 0.6, -0.2, -0.3], "tie"),
+        ([6.0, 6.0, -3.0, -4.0], "other"),  # company spoils the numbers: it must not excuse itself
+        ([-6.0, -6.0, -6.0, -6.0], "other"),
+        ([None, 0.1, 0.1, 0.1], "open"),
+        ([0.1, None, None, None], "open"),
+        ([10**400, 0.1, 0.1, 0.1], "open"),
+    ],
+)
+def test_the_gap_is_that_of_the_request_alone(gaps: list[Any], equality: str) -> None:
+    scores = [{"meta_info": {"output_token_ids_logprobs": [[[gap, 1, None], [0.0, 2, None]]]}} for gap in gaps]
+    exchanges = tuple(
+        Exchange(
+            probe="parallel",
+            server="profile",
+            request=Request(name=f"score-{number}:together-1", path="/generate", body={}),
+            answer=Answer(status=200, seconds=0.1, response=score),
+        )
+        for number, score in enumerate(scores)
+    )
+    assert equal(Observed(subject=SUBJECTS["gpu"], exchanges=exchanges), TIE) == equality
+    assert equal(Observed(subject=SUBJECTS["cpu"], exchanges=exchanges), TIE) == "other"
+
+
+def slower(observed: Observed, **seconds: float) -> Observed:
+    """Return it with other times of the requests whose names begin like this."""
+    return replace(
+        observed,
+        exchanges=tuple(
+            replace(one, answer=replace(one.answer, seconds=seconds.get(one.request.name.partition("-")[0], 0.1)))
+            for one in observed.exchanges
+        ),
+    )
+
+
+def test_waiting_once_after_an_abort_is_looked_at_again() -> None:
+    observed = sound("cpu", "abort")
+    assert ABORT.follow_up(observed) == ()
+    once = slower(observed, afterwards=9.0)
+    left, again = ABORT.follow_up(once)
+    assert all(request.stream for request in left)
+    answer = next(one.answer for one in observed.exchanges if one.request.name == "afterwards-0")
+    for seconds, verdict in ((0.1, "pass"), (9.0, "fail")):
+        more = tuple(
+            Exchange(probe="abort", server="profile", request=request, answer=replace(answer, seconds=seconds))
+            for request in again
+        )
+        both = replace(once, exchanges=(*once.exchanges, *more))
+        assert judging.result(ABORT, both, 1.0).verdict == verdict
+        assert ABORT.follow_up(both) == ()
+
+
+@pytest.mark.parametrize("probe", [CHAT, TOOL_CALL], ids=["chat", "tool-call"])
+def test_a_server_without_a_chat_has_nothing_to_judge(probe: Probe) -> None:
+    observed = sound("cpu", probe.name)
+    refused = {"message": "this model has no chat template"}
+    for status, verdict in ((404, "skipped"), (400, "skipped"), (500, "fail")):
+        none = replace(observed, exchanges=tuple(answered(one, refused, status) for one in observed.exchanges))
+        assert judging.result(probe, none, 1.0).verdict == verdict
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, 10**9])
+def test_what_a_server_says_of_itself_is_not_believed_blindly(value: object) -> None:
+    said = dict.fromkeys(("max_running_requests", "max_req_input_len", "dtype", "disable_radix_cache"), value)
+    subject = replace(NATIVE, max_running=None).informed(said)
+    assert subject.max_running is subject.longest_prompt is None
+    for probe in PROBES:
+        assert all(wave for wave in probe.requests(subject))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from pytest_httpserver import HTTPServer
+from werkzeug import Response
 
 from sglforge.smoke import ports
 from sglforge.smoke.client import Request, send
@@ -118,3 +119,26 @@ def test_a_free_port_leaves_room_for_the_port_that_some_releases_add() -> None:
 def test_commands_are_told_by_pid() -> None:
     assert Path(sys.executable).name in ports.command_of(os.getpid())
     assert ports.command_of(2**22 + 1) == "gone meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [("[" * 100_000, "[" * 100_000), ('{"text": "\\ud83d"}', {"text": "?"}), ('"\\ud83d\\ude00"', "\U0001f600")],
+    ids=["too-deep", "half-a-pair", "a-pair"],
+)
+def test_what_comes_can_always_be_written_down(httpserver: HTTPServer, sent: str, read: object) -> None:
+    httpserver.expect_request("/generate").respond_with_data(sent)
+    answer = send(httpserver.url_for(""), ASK, timeout_s=10)
+    assert answer.response == read
+    assert str(answer.response).encode()
+
+
+def test_a_request_may_take_longer_than_others_and_never_less(httpserver: HTTPServer) -> None:
+    def slow(_request: object) -> Response:
+        time.sleep(0.6)
+        return Response("1")
+
+    httpserver.expect_request("/slow").respond_with_handler(slow)
+    for own, every, status in ((5.0, 0.2, 200), (0.2, 5.0, 200), (0.2, 0.2, "timeout")):
+        request = Request(name="x", path="/slow", timeout_s=own)
+        assert send(httpserver.url_for(""), request, timeout_s=every).status == status

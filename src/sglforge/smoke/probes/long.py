@@ -13,9 +13,9 @@ from sglforge.smoke.transcript import Exchange, Observed
 
 _MEASURED_TOKENS = 32
 _LONG_TOKENS = 384
-# A later token costs hardly more than an early one; what is this much slower hangs.
+# A later token costs hardly more than an early one; what is this much slower, and later than any answer may be, hangs.
 _PATIENCE = 5.0
-_LEAST_S = 10.0
+_CLOCK_S = 1e-4
 
 _SAMPLE_CHARACTERS = 400
 _SHARE = 0.6
@@ -34,7 +34,7 @@ def _speed(observed: Observed) -> float | None:
     for exchange in observed.exchanges:
         one = generation(exchange.answer.response)
         if exchange.request.name == "speed" and one and one.completion_tokens:
-            return exchange.answer.seconds / one.completion_tokens
+            return max(exchange.answer.seconds, _CLOCK_S) / one.completion_tokens
     return None
 
 
@@ -43,7 +43,7 @@ def _more_long(observed: Observed) -> Waves:
     if speed is None or len(observed.exchanges) > 1:
         return ()
     tokens = observed.subject.room_for(_LONG_TOKENS)
-    deadline = max(_LEAST_S, _PATIENCE * speed * tokens)
+    deadline = _PATIENCE * speed * tokens
     request = greedy("long", observed.subject.long_prompt, tokens, ignore_eos=True)
     return ((replace(request, timeout_s=round(deadline, 1)),),)
 
