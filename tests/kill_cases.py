@@ -38,7 +38,7 @@ class Case:
     drafts: bool = False
     threshold: int | None = None
     flags: Mapping[str, int | bool | str] = field(default_factory=dict)
-    timeout_s: float = 2.0
+    timeout_s: float = 10.0
     start_s: float = 20.0
     settle_s: float = 0.4
 
@@ -78,10 +78,11 @@ def _drafts(probe: str, code: str, **more: str) -> Case:
     return Case(caught={probe: code, **{name.replace("_", "-"): also for name, also in more.items()}}, drafts=True)
 
 
-def _threshold(code: str, probe: str = "threshold-wave", threshold: int = 2, timeout_s: float = 2.0) -> Case:
+def _threshold(code: str, probe: str = "threshold-wave", threshold: int = 2, timeout_s: float = 10.0) -> Case:
     return Case(caught={probe: code}, drafts=True, threshold=threshold, timeout_s=timeout_s)
 
 
+_HANGS_S = 3.0
 _DEAD = {"alive-after": "server-died-after-success"}
 _SMALL: Mapping[str, int | bool | str] = {"context-length": 1500}
 
@@ -108,9 +109,9 @@ TABLE: Mapping[str, Case] = {
     "wrong-class-attribute": _started("healthy-but-no-decode", start_s=2.0),
     "hangs-at-first-token": _started("healthy-but-no-decode", start_s=2.0),
     # while it decodes
-    "hang-after-100-tokens": Case(caught={"logprobs-finite": "decode-hang", **_DEAD}),
-    "hangs-after-200-tokens": _drafts("decode-long", "decode-hang"),
-    "scheduler-dead-health-200": Case(caught={"facts": "decode-hang", **_DEAD}),
+    "hang-after-100-tokens": Case(caught={"logprobs-finite": "decode-hang", **_DEAD}, timeout_s=_HANGS_S),
+    "hangs-after-200-tokens": Case(caught={"decode-long": "decode-hang"}, drafts=True, timeout_s=_HANGS_S),
+    "scheduler-dead-health-200": Case(caught={"facts": "decode-hang", **_DEAD}, timeout_s=_HANGS_S),
     "dies-in-decode": Case(caught={"facts": "server-died", **_DEAD}),
     "dies-after-json": Case(caught=_DEAD),
     "dies-after-json-schema": Case(caught=_DEAD, settle_s=2.0),
@@ -214,7 +215,7 @@ TABLE: Mapping[str, Case] = {
     "hidden-limit": _by("decode-long", "tokens-lost"),
     "stream-takes-back": _by("stream", "stream-broken"),
     "lost-token-at-stride": Case(caught={"stream": "tokens-lost", "chat": "stream-differs"}),
-    "stream-never-ends": _by("stream", "decode-hang"),
+    "stream-never-ends": Case(caught={"stream": "decode-hang"}, timeout_s=_HANGS_S),
     "stream-without-done": Case(caught={"stream": "stream-broken", "chat": "stream-broken"}),
     "stream-one-chunk": _by("stream", "stream-broken"),
     # speculation
@@ -230,12 +231,12 @@ TABLE: Mapping[str, Case] = {
     "drafts-dead-after-threshold": Case(
         caught={"spec-gain": "spec-no-gain"}, unsettled=frozenset({"threshold-wave"}), drafts=True, threshold=2
     ),
-    "lost-request-at-threshold": _threshold("decode-hang", threshold=4),
+    "lost-request-at-threshold": _threshold("decode-hang", threshold=4, timeout_s=_HANGS_S),
     "slow-cliff": _threshold("spec-threshold-regression", threshold=7, timeout_s=20.0),
     # many requests
-    "burst-drops-one": _by("burst", "requests-lost"),
-    "abort-leaks": Case(caught={"abort": "abort-leaks", **_DEAD}),
-    "abort-blocks": Case(caught={"abort": "abort-leaks", **_DEAD}),
+    "burst-drops-one": Case(caught={"burst": "requests-lost"}, timeout_s=_HANGS_S),
+    "abort-leaks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
+    "abort-blocks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
     "overlong-crashes": Case(caught={"long-context": "overlong-not-refused", **_DEAD}),
     # the end
     "ignores-sigterm": _by("stops-clean", "server-stop-unclean"),
