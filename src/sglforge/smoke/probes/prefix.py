@@ -23,12 +23,16 @@ def _prompts(subject: Subject) -> tuple[str, str]:
 
 
 def _ask(subject: Subject) -> Waves:
-    """Ask each prompt with an empty cache; then the first after the second, whose beginning it shares; then again."""
+    """Ask each prompt with an empty cache, then the other one, which begins alike; then both again.
+
+    Both ways round: of a longer prompt's own end so much may be left that a model goes on from that alone.
+    """
     one, two = _prompts(subject)
     flush = (Request(name="flush", path="/flush_cache", body={}),)
     return (
         flush,
         (greedy("one-cold", one, _TOKENS),),
+        (greedy("two-after-one", two, _TOKENS),),
         flush,
         (greedy("two-cold", two, _TOKENS),),
         (greedy("one-after-two", one, _TOKENS),),
@@ -40,7 +44,12 @@ def _ask(subject: Subject) -> Waves:
 def _pairs(observed: Observed) -> list[Pair]:
     one, two = _prompts(observed.subject)
     answers = observed.generations()
-    wanted = (("one-after-two", "one-cold", one), ("two-again", "two-cold", two), ("one-again", "one-cold", one))
+    wanted = (
+        ("two-after-one", "two-cold", two),
+        ("one-after-two", "one-cold", one),
+        ("two-again", "two-cold", two),
+        ("one-again", "one-cold", one),
+    )
     return [
         Pair(name=name, prompt=prompt, got=answers[name], expected=answers[cold])
         for name, cold, prompt in wanted
