@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +38,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(
 VERSION = "0.5.23"
 CATALOG = load_catalog(ROOT)
 PROFILE = CATALOG.profile("tiny-cpu")
+assert PROFILE.speculation
+UP_TO_TWO = PROFILE.speculation.model_copy(update={"disable_above_batch": 2})
+PROFILES = {
+    "plain": PROFILE.model_copy(update={"speculation": None, "request_timeout_s": 15.0}),
+    "drafting": PROFILE.model_copy(update={"speculation": UP_TO_TWO, "request_timeout_s": 180.0}),
+}
+plain, drafting = (pytest.mark.parametrize("faulty", [name], indirect=True) for name in PROFILES)
 TARGET = CATALOG.target("cpu")
 TOPIC = ROOT / "tests" / "broken_topics" / "faults-at-run-time"
 VARIABLES = {
@@ -102,42 +108,29 @@ def overlay(environment: Environment, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-@contextmanager
-def faulty(profile: Profile, environment: Environment, overlay: Path, folder: Path) -> Iterator[Faulty]:
+@pytest.fixture(scope="module")
+def faulty(
+    request: pytest.FixtureRequest, environment: Environment, overlay: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Faulty]:
+    """A server of the profile that the test names; it ends before the next one starts."""
+    folder = tmp_path_factory.mktemp(request.param)
     switch = folder / "fault"
     switch.write_text("")
+    profile = PROFILES[request.param]
     variables = {**profile.environment, **VARIABLES, "PYTHONPATH": str(overlay), "SGLFORGE_FAULT": str(switch)}
-    changed = profile.model_copy(update={"environment": variables})
+    profile = profile.model_copy(update={"environment": variables})
     tree = ServedTree(version=VERSION, options={CONFIG_OPTION})
     with serving(
         lambda port: render_bash(
-            changed, environment=environment, catalog_root=ROOT, port=port, tree=tree, folder=folder
+            profile, environment=environment, catalog_root=ROOT, port=port, tree=tree, folder=folder
         ),
         folder=folder,
         log=folder / "server.log",
         pinned_port=None,
-        patience=patience(changed, TARGET, catalog_root=ROOT, stop_s=20.0),
+        patience=patience(profile, TARGET, catalog_root=ROOT, stop_s=20.0),
         progress=lambda _note: None,
     ) as server:
-        yield Faulty(profile=changed, server=server, switch=switch, folder=folder)
-
-
-@pytest.fixture(scope="module")
-def plain(environment: Environment, overlay: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
-    """A server without speculation."""
-    profile = PROFILE.model_copy(update={"speculation": None, "request_timeout_s": 15.0})
-    with faulty(profile, environment, overlay, tmp_path_factory.mktemp("plain")) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def drafting(environment: Environment, overlay: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
-    """A server that speculates with up to two requests."""
-    assert PROFILE.speculation
-    speculation = PROFILE.speculation.model_copy(update={"disable_above_batch": 2})
-    profile = PROFILE.model_copy(update={"speculation": speculation})
-    with faulty(profile, environment, overlay, tmp_path_factory.mktemp("drafting")) as one:
-        yield one
+        yield Faulty(profile=profile, server=server, switch=switch, folder=folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,28 +164,32 @@ def faults(*those: Fault) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("fault", marked)
 
 
+@plain
 @faults(
     Fault(name="prefix-of-another", caught={"prefix-hit": "prefix-cache-wrong"}, often=True),
     Fault(name="hang-after-100", caught={"decode-long": "decode-hang"}, often=True),
     Fault(name="garbage-in-parallel", caught={"parallel": "garbage-under-concurrency"}),
+    Fault(name="nan-late", caught={"logprobs-finite": "nan-logits"}),
     Fault(name="decode-unlike-prefill", caught={"prefill-vs-decode": "decode-differs-from-prefill"}),
     Fault(name="scheduler-dead", caught={"decode-single": "decode-hang"}, shallow=("200", "503", "timeout")),
 )
-def test_faults_of_any_server(plain: Faulty, fault: Fault) -> None:
-    fault.proven_on(plain)
+def test_faults_of_any_server(faulty: Faulty, fault: Fault) -> None:
+    fault.proven_on(faulty)
 
 
+@plain
 @pytest.mark.nightly
-def test_a_server_that_dies_of_a_schema(plain: Faulty) -> None:
+def test_a_server_that_dies_of_a_schema(faulty: Faulty) -> None:
     """The answer is right, the server dead after it: nothing can be asked of this one afterwards."""
-    plain.turn("dies-of-json-schema")
-    assert plain.shallow() == LOOKS_FINE
-    results = plain.examine("json-schema", "alive-after")
+    faulty.turn("dies-of-json-schema")
+    assert faulty.shallow() == LOOKS_FINE
+    results = faulty.examine("json-schema", "alive-after")
     assert results["json-schema"].verdict == "pass"
     assert results["alive-after"].finding
     assert results["alive-after"].finding.code == "server-died-after-success"
 
 
+@drafting
 @faults(
     Fault(name="lost-at-the-stride", caught={"stream": "tokens-lost"}, passed=("decode-single",), often=True),
     Fault(name="nothing-accepted", caught={"spec-gain": "spec-no-gain"}),
@@ -203,5 +200,5 @@ def test_a_server_that_dies_of_a_schema(plain: Faulty) -> None:
         passed=("spec-gain",),
     ),
 )
-def test_faults_of_a_server_that_drafts(drafting: Faulty, fault: Fault) -> None:
-    fault.proven_on(drafting)
+def test_faults_of_a_server_that_drafts(faulty: Faulty, fault: Fault) -> None:
+    fault.proven_on(faulty)

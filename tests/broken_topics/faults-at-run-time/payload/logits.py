@@ -8,6 +8,8 @@ if isinstance(logits_metadata, ForwardBatch):
         if requests > 3 and sglforge_fault("garbage-in-parallel"):
             # each request gets the numbers of its neighbour
             hidden_states = hidden_states.roll(hidden_states.shape[0] // requests, 0)
+        if sglforge_fault("nan-late"):
+            hidden_states = hidden_states.masked_fill((logits_metadata.positions >= 200).unsqueeze(-1), float("nan"))
         if sglforge_fault("decode-unlike-prefill"):
             # the likeliest token stays the likeliest
             hidden_states = hidden_states * 0.5
