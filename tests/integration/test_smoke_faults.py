@@ -1,4 +1,4 @@
-"""The judge against real SGLang servers that are wrong: each fault is seen by its probe, and by little else.
+"""The judge against real SGLang servers that are wrong: each fault is seen by its probe.
 
 The faults are edits of ours (`tests/broken_topics/faults-at-run-time`) in a copy of the installed tree. A file says
 which one a server has now, so that one server shows several, and that it passes the same probes without them.
@@ -50,7 +50,7 @@ TOPIC = ROOT / "tests" / "broken_topics" / "faults-at-run-time"
 VARIABLES = {
     # /health only looks whether HTTP is alive; /health_generate decodes a token whatever this says
     "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
-    # the fault is in the Python one
+    # the fault of the prefix cache is in this one
     "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND": "python",
 }
 LOOKS_FINE = ("200", "200", "right")
@@ -181,9 +181,11 @@ def test_faults_of_any_server(faulty: Faulty, fault: Fault) -> None:
 @pytest.mark.nightly
 def test_a_server_that_dies_of_a_schema(faulty: Faulty) -> None:
     """The answer is right, the server dead after it: nothing can be asked of this one afterwards."""
+    probes = ("json-schema", "alive-after")
+    assert {one.verdict for one in faulty.examine(*probes).values()} == {"pass"}
     faulty.turn("dies-of-json-schema")
     assert faulty.shallow() == LOOKS_FINE
-    results = faulty.examine("json-schema", "alive-after")
+    results = faulty.examine(*probes)
     assert results["json-schema"].verdict == "pass"
     assert results["alive-after"].finding
     assert results["alive-after"].finding.code == "server-died-after-success"

@@ -25,7 +25,7 @@ def _prompts(subject: Subject) -> tuple[str, str]:
 def _ask(subject: Subject) -> Waves:
     """Ask each prompt with an empty cache, then the other one, which begins alike; then both again.
 
-    Both ways round: of a longer prompt's own end so much may be left that a model goes on from that alone.
+    Both ways round: the end that the longer prompt keeps for its own may be all that a model goes on from.
     """
     one, two = _prompts(subject)
     flush = (Request(name="flush", path="/flush_cache", body={}),)
