@@ -20,8 +20,9 @@ from sglforge.config.load import load_catalog
 from sglforge.config.model import Profile
 from sglforge.launch.render import render_bash
 from sglforge.launch.threshold import CONFIG_OPTION, ServedTree
+from sglforge.patches.apply import apply_series
 from sglforge.patches.load import load_topic
-from sglforge.patches.series import Series, apply_series
+from sglforge.patches.series import Series
 from sglforge.provision.receipt import Environment, find_environment
 from sglforge.smoke.client import Request
 from sglforge.smoke.deadline import patience
