@@ -7,6 +7,7 @@ which one a server has now, so that one server shows several, and that it passes
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,11 @@ def faulty(
         patience=patience(profile, TARGET, catalog_root=ROOT, stop_s=20.0),
         progress=lambda _note: None,
     ) as server:
+        # it may decode before SGLang's own warm-up has ended
+        deadline = time.monotonic() + 120
+        while server.health() != "200":
+            assert time.monotonic() < deadline, server.logged()[-2000:]
+            time.sleep(0.5)
         yield Faulty(profile=profile, server=server, switch=switch, folder=folder)
 
 
