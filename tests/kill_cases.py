@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fake_serving import SMOKE
 from fake_sglang.faults import FAULTS
@@ -49,8 +50,12 @@ class Case:
         return next(iter(names)) if len(names) == 1 else None
 
 
-def profile_of(fault: str, case: Case) -> Profile:
-    """Return the profile of a fake server with a fault, or of a sound one for an empty name."""
+def profile_of(fault: str, case: Case, *, compiles_into: Path | None = None) -> Profile:
+    """Return the profile of a fake server with a fault, or of a sound one for an empty name.
+
+    ``compiles_into`` is the folder for what it compiles at run time.
+    """
+    variables = {"FLASHINFER_WORKSPACE_BASE": str(compiles_into)} if compiles_into else {}
     drafts = Speculation(algorithm="EAGLE", draft_model="nobody/draft", disable_above_batch=case.threshold)
     return Profile(
         name="fake",
@@ -58,7 +63,12 @@ def profile_of(fault: str, case: Case) -> Profile:
         target="cpu",
         model="nobody/nothing",
         flags={"tool-call-parser": "hermes", "max-running-requests": 8, **case.flags},
-        environment={"FAKE_FAULT": fault, "FAKE_SPARE_CONTROL": str(int(case.drafts)), "SGLANG_ENABLE_SPEC_V2": "1"},
+        environment={
+            "FAKE_FAULT": fault,
+            "FAKE_SPARE_CONTROL": str(int(case.drafts)),
+            "SGLANG_ENABLE_SPEC_V2": "1",
+            **variables,
+        },
         speculation=drafts if case.drafts else None,
         start_timeout_s=case.start_s,
         request_timeout_s=case.timeout_s,
@@ -238,15 +248,16 @@ TABLE: Mapping[str, Case] = {
     "abort-leaks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
     "abort-blocks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
     "overlong-crashes": Case(caught={"long-context": "overlong-not-refused", **_DEAD}),
+    # seen from outside
+    "wrong-version": _by("identity", "wrong-server"),
+    "memory-grows": _by("memory-steady", "memory-grows"),
+    "jit-at-request": _by("jit-silence", "jit-at-run-time"),
     # the end
     "ignores-sigterm": _by("stops-clean", "server-stop-unclean"),
     "leaves-a-child": _by("stops-clean", "server-stop-unclean"),
     "leaves-a-daemon": _by("stops-clean", "server-stop-unclean"),
     "leaves-shared-memory": _by("stops-clean", "server-stop-unclean"),
 }
-
-OPEN = FAULTS.keys() - TABLE.keys() - SOUND.keys() - {"stops-early"}
-"""Faults that no probe catches yet; a model that stops early is no fault, but shows too little."""
 
 
 def reference() -> str:
