@@ -75,6 +75,11 @@ class Interview:
         """Send waves, one after the other, until an answer is missing."""
         return self._asked(probe, waves, [])
 
+    def send(self, wave: Sequence[Request]) -> list[tuple[Request, Answer]]:
+        """Send requests at the same time, in the words that the server understands; return them with their answers."""
+        words = wave if self.subject.api == "sglang" else [translated(one, self.subject.model) for one in wave]
+        return list(zip(words, _send(self.server, words, self.timeout_s), strict=True))
+
     def observe(self, probe: Probe, control: tuple[Exchange, ...] = ()) -> Observed:
         """Ask everything that a probe wants to know; ``control`` is what the control server answered it."""
         self.progress(f"{self.role} server: {probe.name}")
@@ -98,11 +103,9 @@ class Interview:
     def _asked(self, probe: Probe, waves: Waves, looks: list[Look]) -> tuple[Exchange, ...]:
         asked: list[Exchange] = []
         for native in waves:
-            wave = native if self.subject.api == "sglang" else [translated(one, self.subject.model) for one in native]
-            answers = _send(self.server, wave, self.timeout_s)
             asked += [
                 Exchange(probe=probe.name, server=self.role, request=request, answer=answer)
-                for request, answer in zip(wave, answers, strict=True)
+                for request, answer in self.send(native)
             ]
             if silent(asked):
                 break

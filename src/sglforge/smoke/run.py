@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,22 +11,19 @@ import sglforge
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile, Target
 from sglforge.errors import Finding, Severity, SmokeError
-from sglforge.launch.render import LaunchScript, ServingEnvironment, render_bash
+from sglforge.launch.render import ServingEnvironment
 from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import serverlog
-from sglforge.smoke.deadline import patience
+from sglforge.smoke.bench import INFO_TIMEOUT_S, Bench
 from sglforge.smoke.examine import Examination, examine
-from sglforge.smoke.interview import Interview, server_info, silent
+from sglforge.smoke.interview import server_info, silent
 from sglforge.smoke.probes.catalog import select
 from sglforge.smoke.probes.lifecycle import STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.model import Probe, missing
-from sglforge.smoke.server import Progress, Server, Stopped, serving
-from sglforge.smoke.site import Site
-from sglforge.smoke.subject import Subject, of_profile
-from sglforge.smoke.transcript import Exchange, Observed, Role, Transcript
+from sglforge.smoke.server import Progress, Stopped
+from sglforge.smoke.subject import of_profile
+from sglforge.smoke.transcript import Exchange, Observed, Transcript
 from sglforge.smoke.verdict import SmokeReport
-
-_INFO_TIMEOUT_S = 10.0
 
 
 def run(
@@ -65,7 +61,7 @@ def run(
     ``unknown-probe``.
     """
     start = time.monotonic()
-    bench = _Bench(
+    bench = Bench(
         profile=profile,
         subject=of_profile(profile, "cpu-logic" if target.kind == "cpu" else "gpu"),
         target=target,
@@ -111,72 +107,6 @@ def run(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bench:
-    """What stays the same during a smoke test."""
-
-    profile: Profile
-    subject: Subject
-    target: Target
-    environment: ServingEnvironment
-    catalog_root: Path
-    tree: ServedTree | None
-    record: RunRecord
-    noise: float | None
-    progress: Progress
-    stop_grace_s: float
-
-    def log(self, role: Role) -> Path:
-        return self.record.log("smoke", role)
-
-    def render(self, role: Role, port: int) -> LaunchScript:
-        return render_bash(
-            self.profile,
-            environment=self.environment,
-            catalog_root=self.catalog_root,
-            port=port,
-            speculation=role == "profile",
-            tree=self.tree,
-            folder=self.record.folder,
-        )
-
-    def serving(self, role: Role) -> AbstractContextManager[Server]:
-        profile = self.profile
-        return serving(
-            lambda port: self.render(role, port),
-            folder=self.record.folder,
-            log=self.log(role),
-            pinned_port=profile.port if "port" in profile.model_fields_set else None,
-            patience=patience(
-                profile,
-                self.target,
-                catalog_root=self.catalog_root,
-                stop_s=self.stop_grace_s,
-                speculation=role == "profile",
-            ),
-            progress=lambda note: self.progress(f"{role} server: {note}"),
-        )
-
-    def interview(self, role: Role, server: Server, subject: Subject) -> Interview:
-        script = self.render(role, server.port)
-        site = Site(
-            members=server.service.members,
-            environment=self.environment,
-            variables=script.env,
-            argv=script.argv,
-            ask=lambda request: server.ask(request, timeout_s=_INFO_TIMEOUT_S),
-        )
-        return Interview(
-            subject=subject,
-            role=role,
-            server=server,
-            timeout_s=self.profile.request_timeout_s,
-            site=site,
-            noise=self.noise,
-            progress=self.progress,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Control:
     """What the control server said, and how it ended."""
 
@@ -197,7 +127,7 @@ class _Own:
     sglang: str | None = None
 
 
-def _run_control(bench: _Bench, chosen: Sequence[Probe]) -> _Control:
+def _run_control(bench: Bench, chosen: Sequence[Probe]) -> _Control:
     """Ask the profile's server without speculation; nothing to ask means no server."""
     subject = bench.subject
     asking = [
@@ -224,11 +154,11 @@ def _run_control(bench: _Bench, chosen: Sequence[Probe]) -> _Control:
     return _Control(exchanges=tuple(exchanges), stops=(("control", stopped),))
 
 
-def _run_profile(bench: _Bench, chosen: Sequence[Probe], control: _Control, into: Examination) -> _Own:
+def _run_profile(bench: Bench, chosen: Sequence[Probe], control: _Control, into: Examination) -> _Own:
     """Run the chosen probes on the profile's server."""
     try:
         with bench.serving("profile") as server:
-            info = server_info(lambda request: server.ask(request, timeout_s=_INFO_TIMEOUT_S))
+            info = server_info(lambda request: server.ask(request, timeout_s=INFO_TIMEOUT_S))
             version = info.get("version")
             examine(
                 bench.interview("profile", server, bench.subject.informed(info)),
@@ -254,7 +184,7 @@ def _run_profile(bench: _Bench, chosen: Sequence[Probe], control: _Control, into
     )
 
 
-def _not_started(bench: _Bench, chosen: Sequence[Probe], error: SmokeError, into: Examination) -> None:
+def _not_started(bench: Bench, chosen: Sequence[Probe], error: SmokeError, into: Examination) -> None:
     """Add the results when there was no server to probe: one failure, whatever was chosen."""
     finding = error.as_findings()[0]
     fault = (finding.code, finding.message, finding.hint)
