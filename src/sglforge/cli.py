@@ -445,6 +445,15 @@ def _smoke(verbs: Verbs) -> None:
     door = parser.add_mutually_exclusive_group()
     door.add_argument("--url", type=_text, metavar="URL", help="ask the server at this address; it is left running")
     door.add_argument("--judge", type=_path, metavar="FILE", help="judge a transcript; no server is asked")
+    parser.add_argument(
+        "--baseline",
+        type=_text,
+        metavar="RUN",
+        help="compare with a run, a transcript, or latest: the last of its kind",
+    )
+    parser.add_argument(
+        "--measure", action="store_true", help="measure the speed, for a later --baseline (15 s on cpu)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value")
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
 

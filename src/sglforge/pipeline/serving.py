@@ -23,6 +23,7 @@ from sglforge.smoke import stored
 
 if TYPE_CHECKING:
     from sglforge.launch.threshold import ServedTree
+    from sglforge.smoke.afterwards import Wanted
     from sglforge.smoke.verdict import ProbeResult, Scope, SmokeReport
 
 
@@ -73,8 +74,12 @@ def prove(
     console: Console,
     *,
     probes: tuple[str, ...] | None = None,
+    wanted: Wanted | None = None,
 ) -> SmokeReport:
-    """Run smoke as one step of the console, show its findings, and store the verdict of a whole run."""
+    """Run smoke as one step of the console, show its findings, and store the verdict of a whole run.
+
+    What is stored says nothing of a baseline: a comparison is no property of the server.
+    """
     from sglforge.smoke import noise
     from sglforge.smoke import run as smoke_run
 
@@ -88,6 +93,8 @@ def prove(
             record=record,
             noise=noise.known(request.workspace, environment.receipt_sha256),
             probes=probes,
+            wanted=wanted,
+            host=selection.facts.fingerprint(),
             progress=lambda note: step.progress(note=note),
         )
         noise.remember(request.workspace, environment.receipt_sha256, report.observed.values())
@@ -97,7 +104,8 @@ def prove(
     for finding in report.findings:
         console.finding(finding)
     if probes is None:
-        stored.write(request.workspace, proof_key(request, selection, profile, environment), report, run=record.id)
+        proof = replace(report, comparison=None)
+        stored.write(request.workspace, proof_key(request, selection, profile, environment), proof, run=record.id)
     return report
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from sglforge.base import runrecord
@@ -11,16 +10,18 @@ from sglforge.config.load import load_catalog
 from sglforge.config.override import override
 from sglforge.errors import ConfigError
 from sglforge.pipeline import serving
+from sglforge.pipeline.comparing import baseline, comparison_lines, speed_lines
+from sglforge.pipeline.recorded import read_transcript
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import select
 from sglforge.smoke import attached
 from sglforge.smoke import transcript as transcripts
+from sglforge.smoke.afterwards import Wanted
+from sglforge.smoke.compare import compare
 from sglforge.smoke.judging import judge_again
 from sglforge.smoke.probes import catalog
 from sglforge.smoke.recorded.judge import judge_recording
 from sglforge.smoke.verdict import SmokeReport, overall
-
-_LONGEST_TRANSCRIPT = 64 * 1024 * 1024
 
 
 def smoke(request: Request, console: Console) -> Outcome:
@@ -33,14 +34,15 @@ def smoke(request: Request, console: Console) -> Outcome:
     if url:
         return _ask(url, request, console, probes)
     if file:
-        return _judge(file, console, probes)
+        return _judge(file, request, console, probes)
     selection = select(request, console)
     profile = serving.chosen_profile(request, selection)
     console.line(f"profile {profile.name}: {profile.description}")
     environment = serving.installed(request, selection)
+    wanted = _wanted(request, profile.name)
     record = runrecord.start(request.workspace.runs)
     with serving.reserved(environment, request, console):
-        report = serving.prove(request, selection, profile, environment, record, console, probes=probes)
+        report = serving.prove(request, selection, profile, environment, record, console, probes=probes, wanted=wanted)
     return _reported(report, request, record)
 
 
@@ -49,6 +51,7 @@ def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] |
     name = request.option("profile", str)
     profile = override(load_catalog(request.catalog_root).profile(name), request.words("set")) if name else None
     address = attached.base_url(url)
+    wanted = _wanted(request, address)
     record = runrecord.start(request.workspace.runs)
     with console.step(f"smoke {address}") as step:
         report = attached.run(
@@ -57,6 +60,7 @@ def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] |
             expectations=profile.smoke if profile else None,
             request_timeout_s=profile.request_timeout_s if profile else attached.REQUEST_TIMEOUT_S,
             probes=probes,
+            wanted=wanted,
             progress=lambda note: step.progress(note=note),
         )
         passed = sum(result.verdict == "pass" for result in report.probes)
@@ -70,20 +74,41 @@ def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] |
 def _reported(report: SmokeReport, request: Request, record: runrecord.RunRecord) -> Outcome:
     document = {**report.to_json(), "run": record.id}
     record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
-    return Outcome(document=document, text=serving.report_text(report), exit_code=serving.exit_code(report.verdict))
+    lines = [serving.report_text(report), *speed_lines(report.speed)]
+    lines += comparison_lines(report.comparison) if report.comparison else ()
+    return Outcome(document=document, text="\n".join(lines), exit_code=serving.exit_code(report.verdict))
 
 
-def _judge(file: Path, console: Console, probes: tuple[str, ...] | None) -> Outcome:
+def _wanted(request: Request, profile: str) -> Wanted:
+    """Return what to ask after the probes; the baseline is found before a server is started."""
+    word = request.option("baseline", str)
+    return Wanted(
+        measure=request.flag("measure"), baseline=baseline(word, request.workspace, profile) if word else None
+    )
+
+
+def _judge(file: Path, request: Request, console: Console, probes: tuple[str, ...] | None) -> Outcome:
     """Judge a transcript again, or what somebody else has recorded."""
     document = read_transcript(file)
+    word = request.option("baseline", str)
     if not transcripts.is_ours(document):
+        if word:
+            raise ConfigError(
+                code="usage",
+                message=f"--baseline: {file} was recorded by somebody else, and says too little to be compared",
+                hint="judge a transcript of nox -s smoke, or leave --baseline out",
+            )
         return _judge_recording(document, file, console)
     transcript = transcripts.transcript_of(document)
+    before = baseline(word, request.workspace, transcript.profile) if word else None
+    changed = compare(transcript, before.transcript, where=before.where) if before else None
     results = [result for result in judge_again(transcript) if probes is None or result.name in probes]
-    findings = [result.finding for result in results if result.finding]
+    compared = changed.findings if changed else ()
+    findings = [*(result.finding for result in results if result.finding), *compared]
     for finding in findings:
         console.finding(finding)
-    verdict = overall(results)
+    verdict = overall(results, compared)
+    lines = [serving.results_text(results, verdict, transcript.subject.scope)]
     return Outcome(
         document={
             "schema": 1,
@@ -93,8 +118,9 @@ def _judge(file: Path, console: Console, probes: tuple[str, ...] | None) -> Outc
             "scope": transcript.subject.scope,
             "probes": [result.to_json() for result in results],
             "transcript": str(file),
+            **({"baseline": changed.to_json()} if changed else {}),
         },
-        text=serving.results_text(results, verdict, transcript.subject.scope),
+        text="\n".join([*lines, *(comparison_lines(changed) if changed else ())]),
         exit_code=serving.exit_code(verdict),
     )
 
@@ -110,38 +136,6 @@ def _judge_recording(document: object, file: Path, console: Console) -> Outcome:
     )
 
 
-def read_transcript(file: Path) -> object:
-    """Read the JSON document of a transcript.
-
-    Raises ConfigError ``transcript-unreadable`` and ``transcript-invalid``.
-    """
-    try:
-        if file.stat().st_size > _LONGEST_TRANSCRIPT:
-            raise ConfigError(
-                code="transcript-invalid",
-                message=f"the transcript has more than {_LONGEST_TRANSCRIPT >> 20} MiB",
-                where=str(file),
-                hint="it is no transcript of smoke, or its log has to be shortened first",
-            )
-        document: object = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            code="transcript-unreadable",
-            message=f"the transcript cannot be read: {error.strerror}",
-            where=str(file),
-            hint="name a file: runs/<id>/transcript.json in the workspace is one",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ConfigError(
-            code="transcript-invalid",
-            message=f"the transcript is not JSON: {str(error)[:200]}",
-            where=f"{file}{line}",
-            hint="a transcript is one JSON document: docs/reference/transcripts.md",
-        ) from error
-    return document
-
-
 def _refuse_together(request: Request, door: str | None) -> None:
     """Refuse what says nothing beside a door.
 
@@ -154,6 +148,7 @@ def _refuse_together(request: Request, door: str | None) -> None:
         "--target": request.target != "auto",
         "--facts": request.facts_file,
         "--env": request.option("env", str),
+        "--measure": door == "--judge" and request.flag("measure"),
         "PROFILE": door == "--judge" and request.option("profile", str),
         "--set": request.words("set") and (door == "--judge" or not request.option("profile", str)),
     }
@@ -161,7 +156,7 @@ def _refuse_together(request: Request, door: str | None) -> None:
         raise ConfigError(
             code="usage",
             message=f"{', '.join(wrong)} cannot be said beside {door}",
-            hint="smoke --url URL [PROFILE] [--set K=V] [--probe NAME,...]"
+            hint="smoke --url URL [PROFILE] [--set K=V] [--probe NAME,...] [--measure] [--baseline RUN]"
             if door == "--url"
-            else "smoke --judge FILE [--probe NAME,...]",
+            else "smoke --judge FILE [--probe NAME,...] [--baseline RUN]",
         )

@@ -11,10 +11,13 @@ import sglforge
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import SmokeExpectations
 from sglforge.errors import ConfigError, SmokeError
+from sglforge.smoke.afterwards import Wanted, ask_afterwards, compared
 from sglforge.smoke.client import Answer, Request, send
+from sglforge.smoke.conditions import Conditions
 from sglforge.smoke.examine import Examination, examine
 from sglforge.smoke.generation import generation, greedy
 from sglforge.smoke.interview import Interview, server_info
+from sglforge.smoke.measure import Speed
 from sglforge.smoke.openai import translated
 from sglforge.smoke.probes.catalog import select
 from sglforge.smoke.server import Progress
@@ -58,6 +61,8 @@ def run(
     expectations: SmokeExpectations | None = None,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     probes: Sequence[str] | None = None,
+    wanted: Wanted | None = None,
+    host: Mapping[str, str] | None = None,
     progress: Progress = lambda _note: None,
 ) -> SmokeReport:
     """Probe the server at a URL and return what was proven; the transcript stays in the run record.
@@ -71,6 +76,8 @@ def run(
         expectations: What is known about its model, if anything is.
         request_timeout_s: How long one answer may take.
         probes: Names of the probes to run; None means all.
+        wanted: What to ask after the probes, for a comparison with another run; None means nothing.
+        host: Facts of its machine, None where nobody knows it.
         progress: Is told what happens now.
 
     Raises ConfigError ``url-invalid`` and ``unknown-probe``; SmokeError ``server-unreachable`` and
@@ -87,23 +94,29 @@ def run(
     )
     examination = Examination(record=record)
     examine(interview, chosen, examination)
-    path = record.folder / "transcript.json"
-    Transcript(
+    wanted = wanted or Wanted()
+    afterwards = ask_afterwards(interview, examination.observed, wanted)
+    path, version = record.folder / "transcript.json", info.get("version")
+    sglang = version if isinstance(version, str) else None
+    transcript = Transcript(
         profile=server.url,
         subject=subject,
         observed=examination.observed,
         skipped=examination.skipped,
         log="",
-    ).write(path)
-    version = info.get("version")
+        conditions=Conditions(sglang=sglang, host=host or {}, speed=afterwards.speed or Speed()).to_json(),
+    )
+    transcript.write(path)
     return SmokeReport(
         profile=server.url,
         scope=subject.scope,
         probes=tuple(examination.results),
         seconds=time.monotonic() - start,
         seconds_to_ready=None,
-        versions={"sglforge": sglforge.__version__, "sglang": version if isinstance(version, str) else None},
+        versions={"sglforge": sglforge.__version__, "sglang": sglang},
         transcript=path,
+        comparison=compared(transcript, wanted, afterwards),
+        speed=afterwards.speed,
     )
 
 

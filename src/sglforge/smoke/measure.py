@@ -18,8 +18,7 @@ REPEATS = 5
 
 # Of normal noise the median of the distances from the median is the 1.4826th part of a standard deviation.
 _DEVIATIONS = 3 * 1.4826
-# Repeats on one server tell nothing of what differs from one start to the next: five starts of the tiny model on an
-# idle CPU had medians within 4 %.
+# Few repeats may agree by chance, and tell nothing of what differs from one start to the next.
 _FLOOR = 0.05
 # Requests at once, and tokens of each.
 _WAVES = ((1, 192), (4, 96))
@@ -31,8 +30,8 @@ Relation = Literal["lower", "same", "higher"]
 class Figure:
     """A figure that was measured several times, and its noise bounds.
 
-    The bounds are the median and three standard deviations, estimated from the median distance to the median, which
-    one disturbed repeat does not move; at least 5 % of the median.
+    The bounds are the smallest and the largest repeat, but for those more than three standard deviations off (estimated
+    from the median distance to the median, which one disturbed repeat does not move), and at least 5 % from the median.
     """
 
     values: tuple[float, ...]
@@ -51,16 +50,12 @@ class Figure:
     @property
     def low(self) -> float:
         """The lower noise bound."""
-        return self.median - self._half
+        return min(max(min(self.values), self.median - _DEVIATIONS * self.mad), (1 - _FLOOR) * self.median)
 
     @property
     def high(self) -> float:
         """The upper noise bound."""
-        return self.median + self._half
-
-    @property
-    def _half(self) -> float:
-        return max(_DEVIATIONS * self.mad, _FLOOR * self.median)
+        return max(min(max(self.values), self.median + _DEVIATIONS * self.mad), (1 + _FLOOR) * self.median)
 
     def beside(self, other: Figure) -> Relation:
         """Say where it lies beside another one; bounds that overlap mean the same."""

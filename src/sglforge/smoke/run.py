@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import sglforge
+from sglforge.base.ids import Sha256
 from sglforge.base.runrecord import RunRecord
 from sglforge.config.model import Profile, Target
 from sglforge.errors import Finding, Severity, SmokeError
+from sglforge.launch.options import server_options
 from sglforge.launch.render import ServingEnvironment
 from sglforge.launch.threshold import ServedTree
 from sglforge.smoke import serverlog
+from sglforge.smoke.afterwards import Afterwards, Wanted, ask_afterwards, compared
 from sglforge.smoke.bench import INFO_TIMEOUT_S, Bench
+from sglforge.smoke.conditions import Conditions, hashed, weights_digest
 from sglforge.smoke.examine import Examination, examine
 from sglforge.smoke.interview import server_info, silent
+from sglforge.smoke.measure import Speed
 from sglforge.smoke.probes.catalog import select
 from sglforge.smoke.probes.lifecycle import STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.model import Probe, missing
@@ -36,6 +41,8 @@ def run(
     tree: ServedTree | None = None,
     noise: float | None = None,
     probes: Sequence[str] | None = None,
+    wanted: Wanted | None = None,
+    host: Mapping[str, str] | None = None,
     progress: Progress = lambda _note: None,
     stop_grace_s: float = 20.0,
 ) -> SmokeReport:
@@ -54,6 +61,8 @@ def run(
         tree: What is installed; needed only by a profile with a speculation threshold.
         noise: By how much equal scores differed in this environment before, in nats.
         probes: Names of the probes to run; None means all.
+        wanted: What to ask after the probes, for a comparison with another run; None means nothing.
+        host: Facts of this machine, for such a comparison.
         progress: Is told what happens now.
         stop_grace_s: Seconds that a server may take to end after SIGTERM.
 
@@ -77,16 +86,28 @@ def run(
     bench.render("profile", profile.port)  # what cannot be rendered is said before anything starts
     control = _run_control(bench, chosen)
     examination = Examination(record=record)
-    own = _run_profile(bench, chosen, control, examination)
+    wanted = wanted or Wanted()
+    own = _run_profile(bench, chosen, control, examination, wanted)
     log, steps = bench.log("profile"), record.folder / "transcript.json"
-    Transcript(
+    script = bench.render("profile", profile.port)
+    transcript = Transcript(
         profile=profile.name,
         subject=next((seen.subject for seen in examination.observed.values()), bench.subject),
         observed=examination.observed,
         skipped=examination.skipped,
         log=serverlog.read(log),
-        argv=own.argv or bench.render("profile", profile.port).argv,
-    ).write(steps)
+        argv=own.argv or script.argv,
+        conditions=Conditions(
+            sglang=own.sglang,
+            receipt=environment.receipt_sha256,
+            weights=_weights(bench),
+            host=host or {},
+            variables=hashed(script.env),
+            seconds_to_ready=own.seconds_to_ready,
+            speed=own.afterwards.speed or Speed(),
+        ).to_json(),
+    )
+    transcript.write(steps)
     return SmokeReport(
         profile=profile.name,
         scope=bench.subject.scope,
@@ -103,6 +124,8 @@ def run(
         log=log,
         transcript=steps,
         observed=examination.observed,
+        comparison=compared(transcript, wanted, own.afterwards),
+        speed=own.afterwards.speed,
     )
 
 
@@ -125,6 +148,7 @@ class _Own:
     argv: tuple[str, ...] = ()
     seconds_to_ready: float | None = None
     sglang: str | None = None
+    afterwards: Afterwards = field(default_factory=Afterwards)
 
 
 def _run_control(bench: Bench, chosen: Sequence[Probe]) -> _Control:
@@ -154,19 +178,21 @@ def _run_control(bench: Bench, chosen: Sequence[Probe]) -> _Control:
     return _Control(exchanges=tuple(exchanges), stops=(("control", stopped),))
 
 
-def _run_profile(bench: Bench, chosen: Sequence[Probe], control: _Control, into: Examination) -> _Own:
-    """Run the chosen probes on the profile's server."""
+def _run_profile(bench: Bench, chosen: Sequence[Probe], control: _Control, into: Examination, wanted: Wanted) -> _Own:
+    """Run the chosen probes on the profile's server, and ask what is wanted besides."""
     try:
         with bench.serving("profile") as server:
             info = server_info(lambda request: server.ask(request, timeout_s=INFO_TIMEOUT_S))
             version = info.get("version")
+            interview = bench.interview("profile", server, bench.subject.informed(info))
             examine(
-                bench.interview("profile", server, bench.subject.informed(info)),
+                interview,
                 [probe for probe in chosen if probe is not STOPS_CLEAN],
                 into,
                 seconds_to_ready=server.seconds_to_ready,
                 control=control.answered,
             )
+            afterwards = ask_afterwards(interview, into.observed, wanted)
             bench.progress("stopping")
             stops = (*control.stops, ("profile", server.stop()))
     except SmokeError as error:
@@ -181,7 +207,16 @@ def _run_profile(bench: Bench, chosen: Sequence[Probe], control: _Control, into:
         argv=server.argv,
         seconds_to_ready=server.seconds_to_ready,
         sglang=version if isinstance(version, str) else None,
+        afterwards=afterwards,
     )
+
+
+def _weights(bench: Bench) -> Sha256 | None:
+    """Return a hash of the model files, None where some of them are a hub's."""
+    profile = bench.profile
+    folders = server_options(profile, catalog_root=bench.catalog_root).model_folders
+    models = [profile.model, profile.speculation and profile.speculation.draft_model]
+    return weights_digest(folders) if len(folders) == sum(map(bool, models)) else None
 
 
 def _not_started(bench: Bench, chosen: Sequence[Probe], error: SmokeError, into: Examination) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -101,7 +101,10 @@ def _generations(exchanges: Sequence[Exchange]) -> dict[str, Generation]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """What a smoke test leaves: its subject, and for each probe in running order what was observed."""
+    """What a smoke test leaves: its subject, and for each probe in running order what was observed.
+
+    ``conditions`` says what a later test must know to be compared with it (see `conditions.Conditions`).
+    """
 
     profile: str
     subject: Subject
@@ -109,6 +112,7 @@ class Transcript:
     skipped: Mapping[str, str]
     log: str
     argv: tuple[str, ...] = ()
+    conditions: Mapping[str, object] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write the document."""
@@ -125,6 +129,7 @@ class Transcript:
             "steps": [step.to_json() for step in steps],
             "log": self.log,
             "argv": list(self.argv),
+            "conditions": dict(self.conditions),
         }
         write_json(path, document)
 
@@ -142,7 +147,7 @@ def transcript_of(document: object) -> Transcript:
     match document:
         case {
             "profile": str(profile), "subject": dict(about), "probes": dict(probes), "steps": list(steps),
-            "log": str(log), "argv": list(argv),
+            "log": str(log), "argv": list(argv), **rest,
         }:  # fmt: skip
             subject = subject_of(about)
             exchanges = [_exchange(number, step) for number, step in enumerate(steps)]
@@ -158,6 +163,7 @@ def transcript_of(document: object) -> Transcript:
                 skipped=skipped,
                 log=log,
                 argv=tuple(map(str, argv)),
+                conditions=said if isinstance(said := rest.get("conditions"), dict) else {},
             )
         case _:
             raise _invalid("a part of it is missing, or is of another type")

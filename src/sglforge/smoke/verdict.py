@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from sglforge.errors import Finding, Severity, Verdict
 
 if TYPE_CHECKING:
+    from sglforge.smoke.compare import Comparison
+    from sglforge.smoke.measure import Speed
     from sglforge.smoke.transcript import Observed
 
 ProbeVerdict = Literal["pass", "fail", "inconclusive", "skipped"]
@@ -68,7 +70,8 @@ class SmokeReport:
     """The outcome of a smoke test: what was proven, what was not, and where to read it up.
 
     ``profile`` is the profile's name, or the address of a server that somebody else started; ``observed`` is what the
-    probes saw, by their names.
+    probes saw, by their names; ``comparison`` is what has changed since the baseline, if there is one; ``speed`` is
+    there if it was wanted.
     """
 
     profile: str
@@ -81,16 +84,22 @@ class SmokeReport:
     transcript: Path
     log: Path | None = None
     observed: Mapping[str, Observed] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    speed: Speed | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Every fault and remark, in the order of the probes."""
-        return (*(probe.finding for probe in self.probes if probe.finding), *self.remarks)
+        return (*(probe.finding for probe in self.probes if probe.finding), *self._beside)
 
     @property
     def verdict(self) -> Verdict:
         """The worst of the probes: one failure fails, one open question leaves the whole open."""
-        return overall(self.probes, self.remarks)
+        return overall(self.probes, self._beside)
+
+    @property
+    def _beside(self) -> tuple[Finding, ...]:
+        return (*self.remarks, *(self.comparison.findings if self.comparison else ()))
 
     @property
     def not_proven(self) -> tuple[str, ...]:
@@ -112,13 +121,15 @@ class SmokeReport:
             "probes": [probe.to_json() for probe in self.probes],
             "log": str(self.log) if self.log else None,
             "transcript": str(self.transcript),
+            **({"speed": self.speed.to_json()} if self.speed else {}),
+            **({"baseline": self.comparison.to_json()} if self.comparison else {}),
         }
 
 
 def overall(probes: Sequence[ProbeResult], remarks: Sequence[Finding] = ()) -> Verdict:
-    """Return the verdict over all probes; a test in which nothing was judged proves nothing."""
+    """Return the verdict over all probes and remarks; a test in which nothing was judged proves nothing."""
     verdicts = {probe.verdict for probe in probes}
-    if "fail" in verdicts:
+    if "fail" in verdicts or any(finding.severity is Severity.ERROR for finding in remarks):
         return "fail"
     if "inconclusive" in verdicts or "pass" not in verdicts:
         return "inconclusive"
