@@ -38,6 +38,7 @@ VERBS = {
     "verify": "Compare the environment with its receipt, file by file.",
     "render": "Render a profile to a launch script.",
     "smoke": "Start the server, send real decode requests, judge the answers.",
+    "tune": "Measure where speculation stops paying; recommend a threshold and write a profile with it.",
     "explain": "Print the page of a finding.",
 }
 

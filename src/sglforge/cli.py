@@ -261,7 +261,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     parser.add_argument("--version", action="version", version=f"sglforge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     for add in (
-        _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _check, _install, _verify, _render, _smoke, _explain,
+        _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _check, _install, _verify, _render, _smoke, _tune,
+        _explain,
     ):  # fmt: skip
         add(verbs)
     return parser, verbs.choices
@@ -456,6 +457,30 @@ def _smoke(verbs: Verbs) -> None:
     )
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value")
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
+
+
+def _tune(verbs: Verbs) -> None:
+    parser = _verb(
+        verbs, "tune", "Measure a profile with and without speculation; recommend above how many requests to stop it."
+    )
+    _selecting(parser)
+    parser.add_argument("profile", type=_text, metavar="PROFILE")
+    parser.add_argument(
+        "--concurrency",
+        type=_text,
+        metavar="N,...",
+        help="requests at once (default: 1,2,4,... up to max-running-requests)",
+    )
+    parser.add_argument("--repeats", type=int, metavar="N", help="how often each level is measured (default: 5)")
+    parser.add_argument(
+        "--prompts", type=_path, metavar="FILE", help="ask these prompts, one a line (default: those of the profile)"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="K=V", help="replace a profile value")
+    parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
+    parser.add_argument(
+        "-o", "--output", type=_path, metavar="FILE", help="the new profile (default: <profile>-tuned.toml in the run)"
+    )
+    parser.add_argument("--svg", type=_path, metavar="FILE", help="draw the curves there too")
 
 
 def _explain(verbs: Verbs) -> None:

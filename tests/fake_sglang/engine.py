@@ -129,9 +129,11 @@ class Engine:
             self._arrival.clear()
             while not self.dead and (self.running or self.waiting) and (self._admit() or self.running):
                 above = 0 < self.options.threshold < len(self.running)
+                batch = len(self.running)
                 self._step(above=above)
                 slower = _CLIFF_S if above and "slow-cliff" in self.options.faults else 0.0
-                await asyncio.sleep(self.options.step_s + slower)
+                drafts = self.options.draft_s * batch if self.draft_steps else 0.0
+                await asyncio.sleep(self.options.step_s + slower + drafts)
 
     async def _gather(self) -> None:
         if self.running or not (self.options.threshold or self.options.faults.any_of(*_GATHERED)):

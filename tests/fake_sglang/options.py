@@ -15,7 +15,10 @@ _SWITCHES = {"--openai-only", "--enable-metrics", "--disable-radix-cache", "--in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a server was told; ``step_s`` is the time of a decode step, 0 as fast as it goes."""
+    """What a server was told; ``step_s`` is the time of a decode step, 0 as fast as it goes.
+
+    ``draft_s`` is what each request of a batch adds to a step that drafts: a full GPU verifies for nothing no more.
+    """
 
     port: int = 30000
     host: str = "127.0.0.1"
@@ -36,6 +39,7 @@ class Options:
     prefix_cache: bool = True
     incremental: bool = False
     step_s: float = 0.0
+    draft_s: float = 0.0
     faults: Faults = field(default_factory=Faults)
 
     @property
@@ -113,6 +117,7 @@ def parse(argv: Sequence[str], variables: Mapping[str, str]) -> Options:
         prefix_cache="--disable-radix-cache" not in argv,
         incremental="--incremental-streaming-output" in argv,
         step_s=float(millis) / 1000,
+        draft_s=float(variables.get("FAKE_DRAFT_MS") or 0) / 1000,
         faults=faults,
     )
 

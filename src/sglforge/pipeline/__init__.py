@@ -25,6 +25,7 @@ MODULES = {
     "verify": "building",
     "render": "serving",
     "smoke": "smoking",
+    "tune": "tuning",
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from sglforge.base.console import Console, Step
-from sglforge.base.files import write_text
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.config.lockfile import write_lock
@@ -25,6 +22,7 @@ from sglforge.patches.drift import Column, Expectation, Matrix
 from sglforge.patches.heatmap import svg
 from sglforge.patches.series import Series, load_series
 from sglforge.patches.upstream import kept_tree, upstream_tree
+from sglforge.pipeline.outputs import require_place, write_output
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.sources.fetch import fetch_file
 from sglforge.sources.model import SourceArchive
@@ -66,7 +64,7 @@ def drift(request: Request, console: Console) -> Outcome:
         "expected": str(recorded) if recorded else None,
     }
     if picture := request.option("svg", Path):
-        _write(picture, svg(matrix))
+        write_output(picture, svg(matrix))
     return Outcome(
         document=document,
         text=matrices.text_of(matrix),
@@ -142,7 +140,7 @@ def _record(request: Request, package: str) -> _Record:
     update = request.flag("update")
     for output in (request.option("svg", Path), path if update else None):
         if output:
-            _require_place(output)
+            require_place(output)
     if not path.exists() and (named is None or update):
         return _Record(path=path, states=None)
     try:
@@ -161,7 +159,7 @@ def _judged(
     path, expectation = record.path, record.states
     if request.flag("update"):
         topics = [topic.name for topic in series.topics]
-        _write(path, matrices.updated(matrix, expectation, topics=topics))
+        write_output(path, matrices.updated(matrix, expectation, topics=topics))
         expectation = matrices.read_expectation(path)
     if expectation is None:
         return tuple(matrices.faults(matrix)), None
@@ -196,33 +194,3 @@ def _lock(request: Request, console: Console, package: str, versions: Sequence[s
 def _words(request: Request, name: str) -> tuple[str, ...]:
     """Return the words of an option that may hold several, with commas or spaces between them."""
     return tuple(word for words in request.words(name) for word in words.split(",") if word)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise _not_written(path, error.strerror) from error
-
-
-def _require_place(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result goes there.
-
-    Raises ConfigError ``output-not-written``.
-    """
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir():
-        raise _not_written(path, os.strerror(errno.EISDIR))
-    if not folder.is_dir():
-        raise _not_written(path, os.strerror(errno.ENOTDIR))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _not_written(path, os.strerror(errno.EACCES))
-
-
-def _not_written(path: Path, why: str | None) -> ConfigError:
-    return ConfigError(
-        code="output-not-written",
-        message=f"cannot write {path}: {why}",
-        where=str(path),
-        hint="name a file in a folder that you may write to",
-    )

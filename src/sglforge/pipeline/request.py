@@ -16,7 +16,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.errors import ConfigError, Finding, verdict_of
 
 T = TypeVar("T")
-_NAMING = frozenset({"install", "verify", "render", "smoke"})
+_NAMING = frozenset({"install", "verify", "render", "smoke", "tune"})
 """The verbs that take the name of an environment."""
 _PATCHING = frozenset({"patch", "drift"})
 """The verbs that take the name of a package with a series."""
