@@ -62,7 +62,6 @@ def run(
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     probes: Sequence[str] | None = None,
     wanted: Wanted | None = None,
-    host: Mapping[str, str] | None = None,
     progress: Progress = lambda _note: None,
 ) -> SmokeReport:
     """Probe the server at a URL and return what was proven; the transcript stays in the run record.
@@ -77,7 +76,6 @@ def run(
         request_timeout_s: How long one answer may take.
         probes: Names of the probes to run; None means all.
         wanted: What to ask after the probes, for a comparison with another run; None means nothing.
-        host: Facts of its machine, None where nobody knows it.
         progress: Is told what happens now.
 
     Raises ConfigError ``url-invalid`` and ``unknown-probe``; SmokeError ``server-unreachable`` and
@@ -104,7 +102,7 @@ def run(
         observed=examination.observed,
         skipped=examination.skipped,
         log="",
-        conditions=Conditions(sglang=sglang, host=host or {}, speed=afterwards.speed or Speed()).to_json(),
+        conditions=Conditions(sglang=sglang, host={"address": server.url}, speed=afterwards.speed or Speed()).to_json(),
     )
     transcript.write(path)
     return SmokeReport(

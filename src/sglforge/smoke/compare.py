@@ -267,7 +267,9 @@ def _differences(now: Transcript, before: Transcript, here: Conditions, there: C
         yield f"the profile: {before.profile} was, {now.profile} is"
     if here.sglang != there.sglang or here.sglang is None:
         yield f"SGLang: {there.sglang or 'unknown'} was, {here.sglang or 'unknown'} is"
-    elif here.receipt != there.receipt or here.receipt is None:
+    elif here.receipt is None or there.receipt is None:
+        yield "the environment: not known to be the same"
+    elif here.receipt != there.receipt:
         yield "the environment: its receipt is another one"
     if here.weights is None or there.weights is None:
         yield "the weights: not known to be the same"

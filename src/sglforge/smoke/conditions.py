@@ -21,7 +21,7 @@ class Conditions:
         sglang: The version that the server tells.
         receipt: The hash of the environment's receipt.
         weights: A hash that tells the model files apart, and those of the draft.
-        host: Facts of the machine that a verdict depends on.
+        host: Facts of the machine that a verdict depends on; of a server that somebody else runs, its address.
         variables: Variables that the launch script sets, each with a hash of its value: some are secret.
         seconds_to_ready: From the start to the first token.
         speed: What was measured.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.smoke.conftest import ROOT, Bench, make_profile
@@ -14,6 +15,7 @@ from sglforge.cli import run as cli
 from sglforge.config.model import Profile
 from sglforge.errors import ConfigError, SmokeError
 from sglforge.smoke import attached
+from sglforge.smoke.afterwards import Baseline, Wanted
 from sglforge.smoke.deadline import Patience
 from sglforge.smoke.judging import judge_again
 from sglforge.smoke.ports import free_port
@@ -116,6 +118,23 @@ def test_a_running_server_is_asked_and_left_running(running: str, tmp_path: Path
     assert verdicts["stops-clean"] == verdicts["spec-parity"] == "skipped"
     assert attached.Attached(url=running).health() == "200"
     assert again(report)["facts"][0] == "pass"
+
+
+@pytest.mark.usefixtures("short_settle")
+def test_a_running_server_is_compared_with_itself(
+    running: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sglforge.smoke.measure._WAVES", ((1, 24),))
+    asked: Any = {"expectations": make_profile().smoke, "probes": ["decode-single", "facts"]}
+    first = attached.run(running, record=runrecord.start(tmp_path), wanted=Wanted(measure=True), **asked)
+    before = Baseline(where="before", transcript=transcript_of(json.loads(first.transcript.read_text())))
+    report = attached.run(running, record=runrecord.start(tmp_path), wanted=Wanted(baseline=before), **asked)
+    assert report.comparison is not None
+    assert report.comparison.differs == (
+        "the environment: not known to be the same",
+        "the weights: not known to be the same",
+    )
+    assert (report.comparison.texts, report.comparison.same_texts, report.comparison.no_speed) == ((), 3, "")
 
 
 @pytest.mark.parametrize("running", ["loses-a-token"], indirect=True)
