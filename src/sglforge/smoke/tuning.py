@@ -31,6 +31,11 @@ class Level:
         return _OUTCOMES[self.speculation.beside(self.plain)]
 
     @property
+    def unknown(self) -> bool:
+        """Whether it is called the same only because repeats differ by so much."""
+        return self.outcome == "same" and self.noise > NOISY
+
+    @property
     def gain(self) -> float:
         """How many times as fast it is with speculation."""
         return self.speculation.median / self.plain.median
@@ -87,8 +92,9 @@ def captured(flags: Flags, info: Mapping[str, object], *, on_cpu: bool) -> Captu
 def decide(levels: Sequence[Level], graphs: Captured | None) -> Recommendation:
     """Return the largest batch up to which speculation is never slower, at every level that was measured.
 
-    A level whose noise bounds overlap is not slower. A server that pads batches to captured sizes can stop at these
-    only: then it is the largest of them up to that level.
+    A level whose noise bounds overlap is not slower; if they are so wide that nobody can tell, it is never the last one
+    up to which to speculate. A server that pads batches to captured sizes can stop at these only: then it is the
+    largest of them up to that level.
 
     Args:
         levels: What was measured, at least one level.
@@ -100,18 +106,22 @@ def decide(levels: Sequence[Level], graphs: Captured | None) -> Recommendation:
         if level.outcome == "slower":
             break
         fine.append(level)
-    if not any(level.outcome == "faster" for level in fine):
-        if noisy := [level for level in fine if level.noise > NOISY]:
-            return Recommendation(kind="unclear", sentence=_unclear(noisy))
-        return Recommendation(kind="never", sentence=_never(levels, fine))
+    slower = levels[len(fine)] if len(fine) < len(levels) else None
+    unknown = [level for level in fine if level.unknown]
+    while fine and fine[-1].unknown:
+        fine.pop()
+    gains = any(level.outcome == "faster" for level in fine)
+    if unknown and (not gains or slower is None):
+        return Recommendation(kind="unclear", sentence=_unclear(unknown))
+    if not gains:
+        return Recommendation(kind="never", sentence=_never(levels, fine, slower))
     last, best = fine[-1].concurrency, max(level.gain for level in fine)
-    if len(fine) == len(levels):
+    if slower is None:
         return Recommendation(
             kind="always",
             sentence=f"no threshold: speculation is never slower with up to {last} requests at once, the most "
             f"that were measured (up to {best:.2f} times as fast)",
         )
-    slower = levels[len(fine)]
     beyond = f"with {slower.concurrency} requests at once speculation is slower ({slower.gain:.2f} times as fast)"
     threshold = graphs.at_most(last) if graphs else last
     if threshold is None:
@@ -125,7 +135,7 @@ def decide(levels: Sequence[Level], graphs: Captured | None) -> Recommendation:
         kind="threshold",
         threshold=threshold,
         sentence=f"speculate up to {threshold} requests at once{padded}: up to {last} it is never slower (up to "
-        f"{best:.2f} times as fast), {beyond}{_again(levels[len(fine) + 1 :])}",
+        f"{best:.2f} times as fast), {beyond}{_again(levels, slower)}",
     )
 
 
@@ -137,20 +147,19 @@ def _unclear(noisy: Sequence[Level]) -> str:
     )
 
 
-def _never(levels: Sequence[Level], fine: Sequence[Level]) -> str:
+def _never(levels: Sequence[Level], fine: Sequence[Level], slower: Level | None) -> str:
     first = levels[0]
     if not fine:
         why = f"with {first.concurrency} at once it is slower already ({first.gain:.2f} times as fast)"
     else:
         why = f"up to {fine[-1].concurrency} requests at once it is not faster either, beyond what repeats differ by"
     smaller = "" if first.concurrency == 1 else f"; fewer than {first.concurrency} were not measured"
-    return (
-        f"serve without speculation: {why}{smaller}{_again(levels[len(fine) + 1 :])}; there is no threshold of 0, so "
-        "leave [speculation] out"
-    )
+    more = f"{smaller}{_again(levels, slower)}"
+    return f"serve without speculation: {why}{more}; there is no threshold of 0, so leave [speculation] out"
 
 
-def _again(above: Sequence[Level]) -> str:
+def _again(levels: Sequence[Level], slower: Level | None) -> str:
     """Return the words for levels above one that is slower where speculation is not."""
+    above = [level for level in levels if slower and level.concurrency > slower.concurrency]
     back = [str(level.concurrency) for level in above if level.outcome != "slower"]
     return f"; with {', '.join(back)} it is not slower: more --repeats tell whether that is noise" if back else ""
