@@ -160,8 +160,8 @@ each_probe = pytest.mark.parametrize(("name", "probe"), ASKED, ids=[f"{name}-{pr
 def test_the_sound_server_is_what_the_others_are_compared_with(name: str, probe: Probe) -> None:
     observed = sound(name, probe.name)
     result = judging.result(probe, observed, 1.0)
-    # one request at a time is no batch, so no draft stops; the openai route tells no token counts of streams
-    allowed = {"pass"} | ({"fail"} if probe.name == "threshold-wave" else set())
+    # one request at a time is no batch, so no draft stops; nobody looks at the process here
+    allowed = {"pass"} | {"threshold-wave": {"fail"}, "memory-steady": {"inconclusive"}}.get(probe.name, set())
     assert result.verdict in allowed, result.message
 
 

@@ -20,6 +20,7 @@ from sglforge.base import runrecord
 from sglforge.config.model import Profile, SmokeExpectations, Target
 from sglforge.smoke import attached, ports
 from sglforge.smoke.probes.catalog import PROBES
+from sglforge.smoke.probes.model import Need
 from sglforge.smoke.run import run
 from sglforge.smoke.verdict import SmokeReport
 
@@ -133,10 +134,8 @@ def asked(url: str, folder: Path, smoke: SmokeExpectations | None = SMOKE) -> Sm
 
 
 OWN: Mapping[str, set[str]] = {
-    "sglang": {"prefix-hit", "stops-clean", "spec-parity", "spec-gain", "threshold-wave"},
-    "openai": {
-        probe.name for probe in PROBES if {"NATIVE", "OWN", "SPECULATION"} & {need.name for need in probe.needs}
-    },
+    "sglang": {probe.name for probe in PROBES if {Need.OWN, Need.SPECULATION, Need.THRESHOLD} & set(probe.needs)},
+    "openai": {probe.name for probe in PROBES if {Need.NATIVE, Need.OWN, Need.SPECULATION} & set(probe.needs)},
 }
 
 

@@ -23,6 +23,8 @@ _LONG = "long"
 _HALF = 0.5
 # The long request is in the batch for the first part only; alone again it drafts for the rest.
 _REST = 1 - SHORT_TOKENS / LONG_TOKENS
+# Of these a sound server has nearly all right (125 of 126 on 0.5.23), one whose draft lost its KV rows under half (58).
+_BACK = 0.75
 # Without drafts a request needs as many steps as it has tokens: it may be slower by what drafts had gained, and this
 # often again, which is far from what two waves of equal work differ by and near to what graphs that are missing cost.
 _CLIFF = 3.0
@@ -146,7 +148,7 @@ def _judge_drafts(observed: Observed, pairs: list[Pair]) -> Judgement:
             "look for a warning about adaptive speculation, and for max_running_requests, in the log",
             **counts,
         )
-    if long < _HALF * _REST * long_free:
+    if long < _BACK * _REST * long_free:
         return failed(
             "threshold-sticks",
             f"alone again, the last request of a large batch has {long} right drafts; always alone it has {long_free}: "
