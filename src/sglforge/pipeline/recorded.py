@@ -16,6 +16,13 @@ def read_transcript(file: Path) -> object:
     Raises ConfigError ``transcript-unreadable`` and ``transcript-invalid``.
     """
     try:
+        if file.exists() and not (file.is_file() or file.is_dir()):  # a pipe or a device may never end
+            raise ConfigError(
+                code="transcript-unreadable",
+                message="the transcript cannot be read: it is a pipe or a device, not a file",
+                where=str(file),
+                hint="write it to a file first, and name that",
+            )
         if file.stat().st_size > _LONGEST_TRANSCRIPT:
             raise ConfigError(
                 code="transcript-invalid",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,12 @@ def test_what_is_no_transcript_is_refused_with_its_place(
     finding = json.loads(capsys.readouterr().out)["findings"][0]
     assert finding["code"] == code
     assert finding["hint"]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert cli(["smoke", "--judge", str(tmp_path / "pipe"), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["findings"][0]["code"] == "transcript-unreadable"
 
 
 @pytest.fixture
