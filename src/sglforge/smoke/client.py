@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 Status = int | Literal["timeout", "disconnected"]
 
 _CHUNK_BYTES = 65_536
+_LONGEST_ANSWER = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +64,14 @@ class Answer:
     response: object
 
 
-def send(base_url: str, request: Request, *, timeout_s: float) -> Answer:
+def send(
+    base_url: str, request: Request, *, timeout_s: float, headers: Mapping[str, str] = MappingProxyType({})
+) -> Answer:
     """Send a request and read the whole answer within ``timeout_s`` seconds, or its own time where that is longer.
 
-    urllib3 reads no proxy variables by itself, so a proxy never stands between us and the loopback.
+    ``headers`` are sent too, and told to nobody else. Of an answer that is longer than 64 MiB, unpacked, the response
+    is a text that says so. urllib3 reads no proxy variables by itself, so a proxy never stands between us and the
+    loopback.
     """
     import urllib3
     from urllib3 import exceptions
@@ -68,33 +81,97 @@ def send(base_url: str, request: Request, *, timeout_s: float) -> Answer:
     events = _Events(start=start) if request.stream else None
     body = None if request.body is None else json.dumps(request.body).encode()
     status: Status
-    try:
-        with urllib3.PoolManager(retries=False) as pool:
-            reply = pool.request(
+    with _Deadline(timeout_s) as deadline, urllib3.PoolManager(retries=False) as manager:
+        try:
+            pool = manager.connection_from_url(base_url)
+            pool.ConnectionCls = deadline.watched(pool.ConnectionCls)
+            reply = pool.urlopen(
                 request.method,
-                base_url + request.path,
+                urlsplit(base_url).path + request.path,
                 body=body,
-                headers={"content-type": "application/json"} if body else None,
+                headers={"content-type": "application/json", **headers} if body else headers,
                 timeout=urllib3.Timeout(total=timeout_s),
+                retries=False,
                 preload_content=False,
             )
-            content = bytearray()
-            for chunk in reply.read_chunked() if events and reply.chunked else reply.stream(_CHUNK_BYTES):
-                content += chunk
-                if events and events.add(chunk) >= (request.hang_up_after or sys.maxsize):
-                    reply.close()
-                    break
-                if time.monotonic() - start > timeout_s:
-                    raise exceptions.TimeoutError  # noqa: TRY301 - an answer that drips in is late too
+            content = _content(reply, deadline, events, request.hang_up_after)
+            if deadline.passed:
+                raise exceptions.TimeoutError  # an answer without a length just ends when we hang up
             status = reply.status
-            response = _decoded(bytes(content)) if events is None or status != HTTPStatus.OK else events.found
-    except exceptions.NewConnectionError as error:  # a kind of timeout to urllib3: nobody listens
-        status, response = "disconnected", str(error)
-    except exceptions.TimeoutError as error:
-        status, response = "timeout", (events.found if events else None) or str(error) or None
-    except exceptions.HTTPError as error:
-        status, response = "disconnected", (events.found if events else None) or str(error)
+            if content is None:
+                response: object = f"answer of more than {_LONGEST_ANSWER >> 20} MiB"
+            else:
+                response = _decoded(content) if events is None or status != HTTPStatus.OK else events.found
+        except exceptions.HTTPError as error:
+            nobody = isinstance(error, exceptions.NewConnectionError)  # a kind of timeout to urllib3
+            late = deadline.passed or isinstance(error, exceptions.TimeoutError)
+            status = "timeout" if late and not nobody else "disconnected"
+            response = (events.found if events else None) or ("" if deadline.passed else str(error)) or None
     return Answer(status=status, seconds=round(time.monotonic() - start, 4), response=response)
+
+
+def _content(
+    reply: BaseHTTPResponse, deadline: _Deadline, events: _Events | None, hang_up_after: int | None
+) -> bytes | None:
+    """Read an answer to its end, the wanted number of events or the deadline; None stands for one without end."""
+    content = bytearray()
+    while (chunk := reply.read1(_CHUNK_BYTES)) and not deadline.passed:
+        content += chunk
+        if len(content) > _LONGEST_ANSWER:
+            reply.close()
+            return None
+        if events and events.add(chunk) >= (hang_up_after or sys.maxsize):
+            reply.close()
+            break
+    return bytes(content)
+
+
+class _Deadline:
+    """Hangs up when the time is over, whatever the server does: a timeout of a socket starts anew with each byte."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.passed = False
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(timeout_s, self._hang_up)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            for one in self._sockets:
+                one.close()
+            self._sockets.clear()
+
+    def watched(self, kind: Any) -> Any:
+        """Return a kind of connection whose sockets this deadline shuts down."""
+        deadline = self
+
+        class Watched(kind):  # type: ignore[misc]
+            def _new_conn(self) -> socket.socket:
+                made: socket.socket = super()._new_conn()
+                deadline.watch(made)
+                return made
+
+        return Watched
+
+    def watch(self, made: socket.socket) -> None:
+        """Shut a socket down at the deadline; TLS takes the socket itself away, so a second one is kept."""
+        with self._lock:
+            self._sockets.append(made.dup())
+        if self.passed:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            self.passed = True
+            for one in self._sockets:
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,6 +199,6 @@ def _decoded(content: bytes) -> object:
         document: object = json.loads(text)
         if "\\ud" in text.lower():  # half of a pair of surrogates cannot be written down
             document = json.loads(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return text
     return document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import socket
 import sys
@@ -87,6 +88,74 @@ def test_an_answer_that_drips_in_does_not_stretch_the_deadline() -> None:
         answer = send(url, ASK, timeout_s=0.5)
     assert answer.status == "timeout"
     assert answer.seconds < 5
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nx-",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n",
+    ],
+    ids=["status", "headers", "body", "body-without-length"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_byte_at_a_time_is_late_wherever_it_drips(head: bytes, *, stream: bool) -> None:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(head)
+        for _ in range(100):
+            time.sleep(0.1)
+            try:
+                connection.sendall(b"H")
+            except OSError:
+                return
+
+    with server(drip) as url:
+        answer = send(url, Request(name="x", path="/", stream=stream), timeout_s=0.5)
+    assert (answer.status, answer.response) == ("timeout", None)
+    assert 0.5 <= answer.seconds < 5
+
+
+def test_events_before_the_deadline_are_kept_and_timed_one_by_one() -> None:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+        for _ in range(100):
+            try:
+                connection.sendall(b"data: 1\n\n")
+            except OSError:
+                return
+            time.sleep(0.2)
+
+    with server(drip) as url:
+        answer = send(url, Request(name="x", path="/", stream=True), timeout_s=1)
+    assert answer.status == "timeout"
+    assert isinstance(answer.response, list)
+    seconds = [event["seconds"] for event in answer.response]
+    assert len(seconds) >= 2
+    assert seconds[-1] - seconds[0] >= 0.15
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_without_end_is_cut(*, packed: bool, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglforge.smoke.client._LONGEST_ANSWER", 2 << 20)
+
+    def flood(connection: socket.socket) -> None:
+        head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n"
+        if packed:
+            connection.sendall(head + b"content-encoding: gzip\r\n\r\n" + gzip.compress(bytes(8 << 20)))
+            return
+        try:
+            connection.sendall(head + b"\r\n")
+            while True:
+                connection.sendall(bytes(65_536))
+        except OSError:
+            return
+
+    with server(flood) as url:
+        answer = send(url, Request(name="x", path="/", stream=stream), timeout_s=20)
+    assert (answer.status, answer.response) == (200, "answer of more than 2 MiB")
 
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"])
