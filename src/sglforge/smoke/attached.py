@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 import sglforge
@@ -27,19 +28,29 @@ from sglforge.smoke.transcript import Transcript
 from sglforge.smoke.verdict import Scope, SmokeReport
 
 REQUEST_TIMEOUT_S = 60.0
+API_KEY = "SGLFORGE_API_KEY"
+"""The environment variable with the key that the server at an address wants; it is written nowhere."""
 _ANSWER_TIMEOUT_S = 10.0
+_SHORTEST_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A server at a URL."""
+    """A server at a URL, with the key that it wants, if any."""
 
     url: str
+    key: str = field(default="", repr=False)
     ready_log: str = ""
 
     def ask(self, request: Request, *, timeout_s: float) -> Answer:
-        """Send a request."""
-        return send(self.url, request, timeout_s=timeout_s)
+        """Send a request; an answer that repeats the key is returned without it, unless it is too short for a secret."""
+        if not self.key:
+            return send(self.url, request, timeout_s=timeout_s)
+        headers = {"authorization": f"Bearer {self.key}"}
+        answer = send(self.url, request, timeout_s=timeout_s, headers=headers)
+        if len(self.key) < _SHORTEST_SECRET:  # every other word of an answer might hold it
+            return answer
+        return replace(answer, response=_without(self.key, answer.response))
 
     def health(self) -> str:
         """Return what its own health route says: an HTTP status, ``timeout`` or ``disconnected``."""
@@ -78,12 +89,12 @@ def run(
         wanted: What to ask after the probes, for a comparison with another run; None means nothing.
         progress: Is told what happens now.
 
-    Raises ConfigError ``url-invalid`` and ``unknown-probe``; SmokeError ``server-unreachable`` and
-    ``healthy-but-no-decode``.
+    Raises ConfigError ``url-invalid``, ``unknown-probe`` and ``usage`` (the key in the environment is none);
+    SmokeError ``server-unreachable`` and ``healthy-but-no-decode``.
     """
     start = time.monotonic()
     chosen = select(probes)
-    server = Attached(url=base_url(url))
+    server = Attached(url=base_url(url), key=api_key())
     progress(f"asking {server.url} what it is")
     subject, info = identify(server, expectations)
     _first_token(server, subject, request_timeout_s)
@@ -129,11 +140,45 @@ def base_url(url: str) -> str:
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         valid = False
+    if "@" in (parts.netloc if parts else url):
+        raise ConfigError(
+            code="url-invalid",
+            message="the address of a server holds a user or a password before `@`",
+            hint=f"--url http://127.0.0.1:30000; a key that the server wants is read from the variable {API_KEY}",
+        )
     if parts is None or not valid or parts.query or parts.fragment:
         raise ConfigError(
             code="url-invalid", message=f"{url!r} is no address of a server", hint="--url http://127.0.0.1:30000"
         )
     return parts._replace(path=parts.path.rstrip("/").removesuffix("/v1")).geturl()
+
+
+def api_key() -> str:
+    """Return the key in the environment, an empty text where there is none.
+
+    Raises ConfigError ``usage`` for one that cannot be sent; it is not shown.
+    """
+    key = os.environ.get(API_KEY, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            code="usage",
+            message=f"the variable {API_KEY} holds characters that no key has",
+            hint=f"export {API_KEY}=... with letters, digits and signs of ASCII only",
+        )
+    return key
+
+
+def _without(key: str, document: object) -> object:
+    """Return a document with the key taken out of every text."""
+    match document:
+        case str():
+            return document.replace(key, "(the key)")
+        case list():
+            return [_without(key, part) for part in document]
+        case dict():
+            return {_without(key, name): _without(key, part) for name, part in document.items()}
+        case _:
+            return document
 
 
 def identify(server: Attached, expectations: SmokeExpectations | None) -> tuple[Subject, Mapping[str, object]]:
@@ -150,6 +195,14 @@ def identify(server: Attached, expectations: SmokeExpectations | None) -> tuple[
         return _native(subject, info), info
     if models.status == 200:
         return subject, info
+    if models.status in {401, 403}:
+        raise SmokeError(
+            code="server-unreachable",
+            message=f"the server at {server.url} wants "
+            + (f"another key than that in {API_KEY}" if server.key else "a key")
+            + f": /v1/models gave {models.status}",
+            hint=f"put the key into the environment: export {API_KEY}=...; it is written nowhere",
+        )
     raise SmokeError(
         code="server-unreachable",
         message=f"nothing at {server.url} answers as a model server: /v1/models gave {models.status}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_httpserver import HTTPServer
 from unit.smoke.conftest import ROOT, Bench, make_profile
+from werkzeug import Request, Response
 
 from sglforge.base import runrecord
 from sglforge.cli import run as cli
@@ -156,6 +159,68 @@ def test_nobody_at_an_address_is_said(tmp_path: Path) -> None:
     with pytest.raises(SmokeError) as caught:
         attached.run(f"127.0.0.1:{free_port()}", record=runrecord.start(tmp_path))
     assert caught.value.code == "server-unreachable"
+
+
+KEY = "sk-4f1c/=.secret"
+
+
+@pytest.fixture
+def guarded(httpserver: HTTPServer) -> str:
+    """Answer like a server that wants a key, and that repeats what it was sent."""
+
+    def answer(request: Request) -> Response:
+        key = request.headers.get("Authorization", "")
+        if key != f"Bearer {KEY}":
+            return Response(json.dumps({"error": f"wrong: {key}"}), status=401)
+        if request.path == "/v1/models":
+            return Response(json.dumps({"data": [{"id": "m"}]}))
+        choice = {"text": f" Hi {key}", "finish_reason": "length"}
+        return Response(json.dumps({"choices": [choice], "usage": {"completion_tokens": 1, key: key}}))
+
+    httpserver.expect_request(re.compile("/v1/.*")).respond_with_handler(answer)
+    return httpserver.url_for("")
+
+
+@pytest.mark.parametrize("key", ["", "other-key"])
+def test_a_server_that_wants_a_key_says_so(
+    guarded: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SGLFORGE_API_KEY", key)
+    with pytest.raises(SmokeError) as caught:
+        attached.run(guarded, record=runrecord.start(tmp_path))
+    assert caught.value.code == "server-unreachable"
+    assert "key" in caught.value.message
+    assert "SGLFORGE_API_KEY" in caught.value.hint
+    assert "other-key" not in f"{caught.value.message}{caught.value.hint}"
+
+
+@pytest.mark.usefixtures("short_settle")
+def test_a_key_is_sent_and_written_nowhere(
+    guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SGLFORGE_API_KEY", KEY)
+    words = ["smoke", "--url", guarded, "--probe", "decode-single", "--workspace", str(tmp_path), "--json"]
+    cli([*words, "--catalog", str(ROOT)])
+    said = capsys.readouterr()
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(b"Hi Bearer (the key)" in file.read_bytes() for file in files)
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
+    assert KEY not in said.out + said.err
+
+
+def test_a_key_that_cannot_be_sent_is_refused_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SGLFORGE_API_KEY", "se\ncret")
+    with pytest.raises(ConfigError) as caught:
+        attached.api_key()
+    assert "cret" not in f"{caught.value.message}{caught.value.hint}"
+
+
+@pytest.mark.parametrize("url", ["http://u:secret@h:1", "u:secret@h", "http://secret@[::1", "http://u:secret@h/?a=b"])
+def test_an_address_with_a_password_is_refused_unseen(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        attached.base_url(url)
+    assert caught.value.code == "url-invalid"
+    assert "secret" not in f"{caught.value.message}{caught.value.hint}"
 
 
 @pytest.mark.parametrize(
