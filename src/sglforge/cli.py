@@ -56,7 +56,8 @@ def _call(argv: Sequence[str], console: Console) -> Outcome:
         _drop(sys.stderr)
         return Outcome(document={"schema": 1, "verdict": "unknown", "findings": []}, exit_code=1)
     except OSError as error:
-        return _failed(_machine_fault(error), console) if error.errno in _MACHINE_FAULTS else _bug(error, console, argv)
+        ours = error.errno not in _MACHINE_FAULTS and not _stops_the_workspace(error, argv)
+        return _bug(error, console, argv) if ours else _failed(_machine_fault(error), console)
     except Exception as error:  # noqa: BLE001 - the last net: a bug of ours must not print a traceback
         return _bug(error, console, argv)
 
@@ -129,6 +130,15 @@ _MACHINE_FAULTS = frozenset(
         errno.EMFILE,
     }
 )
+
+
+def _stops_the_workspace(error: OSError, argv: Sequence[str]) -> bool:
+    """Whether the folder of the workspace is one that cannot be made, as below /proc."""
+    if error.errno not in {errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP} or not isinstance(error.filename, str):
+        return False
+    root, path = workspace.locate(_given_workspace(argv)).root, Path(error.filename).absolute()
+    exists = os.path.exists(root)  # noqa: PTH110 - that of a Path raises for a name that is too long
+    return not exists and (path.is_relative_to(root) or root.is_relative_to(path))
 
 
 def _machine_fault(error: OSError) -> SglforgeError:

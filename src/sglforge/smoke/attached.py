@@ -43,7 +43,7 @@ class Attached:
     ready_log: str = ""
 
     def ask(self, request: Request, *, timeout_s: float) -> Answer:
-        """Send a request; an answer that repeats the key is returned without it, unless it is too short for a secret."""
+        """Send a request; an answer that repeats the key is returned without it, where it is long enough."""
         if not self.key:
             return send(self.url, request, timeout_s=timeout_s)
         headers = {"authorization": f"Bearer {self.key}"}

@@ -184,6 +184,22 @@ def test_a_workspace_that_cannot_be_written_is_a_fault_of_the_user(tmp_path: Pat
     assert "[workspace-unusable]" in done.stderr
 
 
+@pytest.mark.parametrize("folder", ["/proc/nope", "/proc/nope/deeper", f"/tmp/{'x' * 300}"])
+def test_a_workspace_that_cannot_be_made_is_a_fault_of_the_user(folder: str) -> None:
+    done = sglforge("smoke", "--url", "http://127.0.0.1:9", "--workspace", folder, "--json")
+    assert (done.returncode, codes(done)) == (9, ["workspace-unusable"])
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_missing_elsewhere_stays_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def miss(_request: Request, _console: Console) -> Outcome:
+        return Outcome(document={}, text=(tmp_path / "missing").read_text())
+
+    monkeypatch.setattr(pipeline, "verb", lambda _name: miss)
+    assert cli.run(["doctor", "--workspace", str(tmp_path)]) == 70
+    assert cli.run(["doctor", "--workspace", str(tmp_path / "other")]) == 70
+
+
 def test_verbs_that_need_an_environment_say_how_to_get_one(tmp_path: Path) -> None:
     for words in (["verify"], ["smoke"], ["render", "tiny-cpu"]):
         done = sglforge(*words, "--target", "cpu", "--workspace", tmp_path)
