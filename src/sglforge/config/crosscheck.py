@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,32 +74,7 @@ def check_stacks(
 def check_profiles(profiles: Shelf[Profile], targets: Shelf[Target]) -> Iterator[Finding]:
     """Yield the faults of profiles."""
     for written in profiles:
-        profile = written.model
-        yield from _known(written, profile.target, targets, ("target",))
-        smoke = profile.smoke
-        if smoke:
-            yield from _schema(written, ("smoke", "json-schema"), smoke.json_schema)
-        if smoke and smoke.tool:
-            yield from _schema(written, ("smoke", "tool", "parameters"), smoke.tool.parameters)
-
-
-def _schema(written: Written[Profile], key: tuple[str, ...], text: str) -> Iterator[Finding]:
-    if fault := _no_schema(text):
-        yield written.fault(
-            "invalid-value",
-            key,
-            f"`{'.'.join(key)}` is not JSON: {fault}",
-            hint="write the schema as JSON text, in ''' quotes",
-        )
-
-
-def _no_schema(text: str) -> str | None:
-    """Return why a text is no JSON schema, None where it is one."""
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return None if isinstance(schema, (dict, bool)) else f"it is {type(schema).__name__}, not an object"
+        yield from _known(written, written.model.target, targets, ("target",))
 
 
 def _package(

@@ -97,6 +97,8 @@ def _about_a_value(error: ErrorDetails, place: Place, document: Document) -> Fin
         case "union_tag_not_found":
             key = str(context["discriminator"]).strip("'")
             message, help_text = f"lacks the key `{key}`", f"{key} is one of {', '.join(_options(place.schema))}"
+        case "value_error":
+            message = str(context["error"])
         case _:
             message = f"{error['msg'][0].lower()}{error['msg'][1:]}, this is {_shown(value)}"
     subject = dotted(place.key)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sglforge.config.json_schema import schema_text
 
 NAME = r"^[a-z0-9]+(?:[.-][a-z0-9]+)*$"
 SHA256 = r"^[0-9a-f]{64}$"
@@ -44,6 +46,8 @@ HexSha256 = Annotated[str, Field(pattern=SHA256)]
 PythonMinor = Annotated[str, Field(pattern=MINOR)]
 Version = Annotated[str, Field(pattern=VERSION)]
 Folder = Annotated[str, Field(pattern=FOLDER)]
+JsonSchema = Annotated[str, AfterValidator(schema_text)]
+Timeout = Annotated[float, Field(gt=0, le=604_800)]
 
 BuildMethod = Literal["repack", "pep517"]
 
@@ -57,7 +61,13 @@ class FileModel(BaseModel):
 
     # defer_build: a validator is made when its model is first read, not for every part of every model at import
     model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=True, defer_build=True
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=_kebab,
+        populate_by_name=True,
+        allow_inf_nan=False,
+        defer_build=True,
     )
 
 
@@ -248,7 +258,7 @@ class ToolProbe(FileModel):
     prompt: Annotated[str, Field(description="what the user says", min_length=1)]
     name: Annotated[str, Field(description="name of the tool", pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     description: Annotated[str, Field(description="what the tool does, for the model")]
-    parameters: Annotated[str, Field(description="JSON schema of its arguments, as JSON text")]
+    parameters: Annotated[JsonSchema, Field(description="JSON schema of its arguments, as JSON text")]
     contains: Annotated[str, Field(description="text that the arguments of the call must contain", min_length=1)]
 
 
@@ -261,9 +271,22 @@ class SmokeExpectations(FileModel):
     far: Annotated[
         FactProbe | None, Field(description="a question that it answers right behind thousands of other tokens, too")
     ] = None
-    long_prompt: Annotated[str, Field(description="prompt of a greedy continuation of 200 and more tokens")]
-    json_prompt: Annotated[str, Field(description="prompt that is answered under the JSON schema")]
-    json_schema: Annotated[str, Field(description="JSON schema, as JSON text")]
+    long_prompt: Annotated[
+        str, Field(description="prompt of a greedy continuation of 200 and more tokens", min_length=1)
+    ]
+    json_prompt: Annotated[str, Field(description="prompt that is answered under the JSON schema", min_length=1)]
+    json_schema: Annotated[JsonSchema, Field(description="JSON schema, as JSON text")]
+
+
+Flags = dict[str, str | int | float | bool | list[str]]
+
+
+def _flags(flags: Flags) -> Flags:
+    """Refuse a limit of requests that no server starts with."""
+    limit = flags.get("max-running-requests")
+    if isinstance(limit, (int, float)) and not isinstance(limit, bool) and limit < 1:
+        raise ValueError(f"max-running-requests must be 1 or more, this is {limit}")
+    return flags
 
 
 class Profile(FileModel):
@@ -280,7 +303,8 @@ class Profile(FileModel):
     host: Annotated[str, Field(description="address that the server listens on")] = "127.0.0.1"
     port: Annotated[int, Field(description="port that the server listens on", ge=1, le=65535)] = 30000
     flags: Annotated[
-        dict[str, str | int | float | bool | list[str]],
+        Flags,
+        AfterValidator(_flags),
         Field(description="server options without dashes; true is a bare option, false leaves it out"),
     ] = {}
     environment: Annotated[dict[str, str], Field(description="environment variables of the server")] = {}
@@ -290,8 +314,8 @@ class Profile(FileModel):
     ] = {}
     speculation: Annotated[Speculation | None, Field(description="speculative decoding; left out: none")] = None
     start_timeout_s: Annotated[
-        Annotated[float, Field(gt=0)] | None,
+        Timeout | None,
         Field(description="longest wait until the server is ready, in seconds; left out: worked out from its weights"),
     ] = None
-    request_timeout_s: Annotated[float, Field(description="longest wait for one answer, in seconds", gt=0)] = 60.0
+    request_timeout_s: Annotated[Timeout, Field(description="longest wait for one answer, in seconds")] = 60.0
     smoke: Annotated[SmokeExpectations | None, Field(description="what smoke asks this model")] = None

@@ -197,9 +197,9 @@ def test_snake_case_is_a_typo_too(spoil: Spoil) -> None:
             '\'{"type"',
             "'{type",
             (
-                "profiles/tiny.toml:14 invalid-value: `smoke.json-schema` is not JSON: "
+                "profiles/tiny.toml:14 invalid-value: `smoke.json-schema`: it is not JSON: "
                 "Expecting property name enclosed "
-                "in double quotes: line 1 column 2 (char 1) | write the schema as JSON text, in ''' quotes"
+                "in double quotes: line 1 column 2 (char 1) | JSON schema, as JSON text"
             ),
         ),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sglforge.config.model import Profile, Speculation
+from sglforge.config.model import Profile, SmokeExpectations, Speculation, ToolProbe
 from sglforge.config.override import override
 from sglforge.errors import ConfigError
 
@@ -87,3 +87,61 @@ def test_a_key_that_does_not_exist_is_told_with_the_nearest(assignment: str, nea
         override(PROFILE, (assignment,))
     assert "unknown key" in caught.value.message
     assert caught.value.hint == f"did you mean {nearest}?"
+
+
+SMOKING = PROFILE.model_copy(
+    update={
+        "smoke": SmokeExpectations(
+            long_prompt="l",
+            json_prompt="j",
+            json_schema="{}",
+            tool=ToolProbe(prompt="p", name="n", description="d", parameters="{}", contains="c"),
+        )
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "why"),
+    [
+        ("smoke.json-schema={", "not JSON"),
+        ("smoke.json-schema='3'", "no JSON schema: $ is int"),
+        ("""smoke.json-schema='{"minimum": NaN}'""", "NaN"),
+        ("""smoke.json-schema='{"pattern": "("}'""", "$.pattern is no regular expression"),
+        ("""smoke.json-schema='{"pattern": 3}'""", "$.pattern is no regular expression"),
+        ("""smoke.json-schema='{"items": {"properties": {"a": {"pattern": "["}}}}'""", "$.items.properties.a.pattern"),
+        ("""smoke.json-schema='{"required": [[]]}'""", "$.required"),
+        ("""smoke.json-schema='{"type": "text"}'""", "$.type"),
+        ("""smoke.json-schema='{"properties": []}'""", "$.properties"),
+        ("smoke.json-schema='" + '{"items":' * 60 + "{}" + "}" * 60 + "'", "schemas deep"),
+        ("smoke.json-schema='" + "[" * 100_000 + "'", "not JSON"),
+        ("smoke.tool.parameters={", "not JSON"),
+        ("smoke.long-prompt=''", "smoke.long-prompt"),
+        ("smoke.json-prompt=''", "smoke.json-prompt"),
+        ("request-timeout-s=inf", "finite"),
+        ("request-timeout-s=nan", "finite"),
+        ("start-timeout-s=inf", "finite"),
+        ("request-timeout-s=1e300", "604800"),
+        ("flags.max-running-requests=0", "1 or more"),
+        ("flags.max-running-requests=-2", "1 or more"),
+        ("flags.mem-fraction-static=nan", "nan"),
+    ],
+)
+def test_a_value_that_nothing_can_be_done_with_is_refused(assignment: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override(SMOKING, (assignment,))
+    assert caught.value.code == "override-invalid"
+    assert why in caught.value.message.removeprefix(f"--set {assignment}")
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "smoke.json-schema='true'",
+        """smoke.json-schema='{"type": ["string", "null"], "pattern": "^a", "anyOf": [{}]}'""",
+        "flags.max-running-requests=false",
+        "flags.max-running-requests=1",
+    ],
+)
+def test_a_value_that_is_odd_but_right_is_taken(assignment: str) -> None:
+    override(SMOKING, (assignment,))
