@@ -65,7 +65,7 @@ def _call(argv: Sequence[str], console: Console) -> Outcome:
 def _print(outcome: Outcome, argv: Sequence[str], console: Console) -> int:
     """Write the result to stdout and return the exit code; nobody there to read it is no fault."""
     as_json = "--json" in argv
-    text = json.dumps(outcome.document, indent=2, ensure_ascii=False) if as_json else outcome.text.rstrip("\n")
+    text = _json(outcome.document) if as_json else outcome.text.rstrip("\n")
     if not text or sys.stdout is None:
         return outcome.exit_code
     try:
@@ -77,6 +77,15 @@ def _print(outcome: Outcome, argv: Sequence[str], console: Console) -> int:
             console.error(f"error: the result cannot be written: {error.strerror} [disk-full]")
         return outcome.exit_code or 1
     return outcome.exit_code
+
+
+def _json(document: Mapping[str, object]) -> str:
+    """Return a document as JSON, null where it holds a number that JSON has no word for."""
+    try:
+        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(document), parse_constant=lambda _word: None)
+        return json.dumps(finite, indent=2, ensure_ascii=False)
 
 
 def _drop(stream: TextIO) -> None:
@@ -455,7 +464,9 @@ def _smoke(verbs: Verbs) -> None:
     parser.add_argument("--probe", type=_text, metavar="NAME,...", help="only these probes")
     door = parser.add_mutually_exclusive_group()
     door.add_argument("--url", type=_text, metavar="URL", help="ask the server at this address; it is left running")
-    door.add_argument("--judge", type=_path, metavar="FILE", help="judge a transcript; no server is asked")
+    door.add_argument(
+        "--judge", type=_path, metavar="RUN", help="judge a transcript, a run, or latest; no server is asked"
+    )
     parser.add_argument(
         "--baseline",
         type=_text,

@@ -7,15 +7,13 @@ from pathlib import Path
 
 from sglforge.base.workspace import Workspace
 from sglforge.errors import ConfigError
-from sglforge.pipeline.recorded import read_transcript
+from sglforge.pipeline.recorded import FILE, LATEST, read_transcript, transcript_files
 from sglforge.smoke import transcript as transcripts
 from sglforge.smoke.afterwards import Baseline
 from sglforge.smoke.compare import Comparison, bounds
 from sglforge.smoke.measure import Speed
 from sglforge.smoke.transcript import Transcript
 
-LATEST = "latest"
-_FILE = "transcript.json"
 _SHOWN = 5
 
 
@@ -29,14 +27,14 @@ def baseline(word: str, workspace: Workspace, profile: str) -> Baseline:
     if word == LATEST:
         return _latest(workspace, profile)
     for path in (Path(word), workspace.runs / word):
-        file = path / _FILE if path.is_dir() else path
+        file = path / FILE if path.is_dir() else path
         if file.is_file():
             return Baseline(where=_name(file), transcript=_read(file))
     raise _not_found(f"there is no transcript, folder of a run or run called {word!r}", workspace)
 
 
 def _latest(workspace: Workspace, profile: str) -> Baseline:
-    for file in reversed(_transcripts(workspace)):
+    for file in reversed(transcript_files(workspace)):
         try:
             transcript = _read(file)
         except ConfigError:
@@ -44,12 +42,6 @@ def _latest(workspace: Workspace, profile: str) -> Baseline:
         if transcript.profile == profile:
             return Baseline(where=_name(file), transcript=transcript)
     raise _not_found(f"no smoke test of {profile} has left a transcript", workspace)
-
-
-def _transcripts(workspace: Workspace) -> list[Path]:
-    """Return the transcripts of all runs, the oldest first."""
-    files = [file for file in workspace.runs.glob(f"*/{_FILE}") if not file.parent.is_symlink()]
-    return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file))
 
 
 def _read(file: Path) -> Transcript:
@@ -66,11 +58,11 @@ def _read(file: Path) -> Transcript:
 
 def _name(file: Path) -> str:
     """Return what to call a transcript: the run that wrote it, else its path."""
-    return file.resolve().parent.name if file.name == _FILE else str(file)
+    return file.resolve().parent.name if file.name == FILE else str(file)
 
 
 def _not_found(why: str, workspace: Workspace) -> ConfigError:
-    runs = [file.parent.name for file in _transcripts(workspace)]
+    runs = [file.parent.name for file in transcript_files(workspace)]
     return ConfigError(
         code="baseline-not-found",
         message=f"--baseline: {why}",

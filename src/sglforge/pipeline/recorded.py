@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+from sglforge.base.workspace import Workspace
 from sglforge.errors import ConfigError
+from sglforge.smoke.transcript import is_ours
+
+FILE = "transcript.json"
+LATEST = "latest"
 
 _LONGEST_TRANSCRIPT = 64 * 1024 * 1024
+
+
+def transcript_files(workspace: Workspace) -> list[Path]:
+    """Return the transcripts of all runs, the oldest first."""
+    files = [file for file in workspace.runs.glob(f"*/{FILE}") if not file.parent.is_symlink()]
+    return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file))
+
+
+def transcript_file(named: Path, workspace: Workspace) -> Path:
+    """Return the transcript that a path, a run's folder, a run's id or ``latest`` names; a path that is none of these.
+
+    ``latest`` is the last smoke test: other verbs leave runs without a transcript.
+    """
+    if named.is_dir():
+        return named / FILE
+    if named.exists() or len(named.parts) != 1:
+        return named
+    if named.name == LATEST and (files := transcript_files(workspace)):
+        return files[-1]
+    run = workspace.runs / named
+    return run / FILE if run.is_dir() else named
 
 
 def read_transcript(file: Path) -> object:
@@ -30,13 +57,20 @@ def read_transcript(file: Path) -> object:
                 where=str(file),
                 hint="it is no transcript of smoke, or its log has to be shortened first",
             )
-        document: object = json.loads(file.read_text(encoding="utf-8"))
+        odd: list[str] = []
+        document: object = json.loads(
+            file.read_text(encoding="utf-8"),
+            parse_constant=lambda word: _number(word, odd),
+            parse_float=lambda word: _number(word, odd),
+        )
+        if odd and is_ours(document):  # those of others may hold the NaN that they are about
+            raise ValueError(f"smoke writes no number such as {odd[0]}")  # noqa: TRY301 - it is no JSON
     except OSError as error:
         raise ConfigError(
             code="transcript-unreadable",
             message=f"the transcript cannot be read: {error.strerror}",
             where=str(file),
-            hint="name a file: runs/<id>/transcript.json in the workspace is one",
+            hint="name a transcript, a run's folder, a run's id or latest: runs/<id>/transcript.json is one",
         ) from error
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
@@ -47,3 +81,11 @@ def read_transcript(file: Path) -> object:
             hint="a transcript is one JSON document: docs/reference/transcripts.md",
         ) from error
     return document
+
+
+def _number(word: str, odd: list[str]) -> float:
+    """Return a number, and put the word aside if it stands for none that JSON can hold."""
+    value = float(word)
+    if not math.isfinite(value):
+        odd.append(word)
+    return value

@@ -11,7 +11,7 @@ from sglforge.config.override import override
 from sglforge.errors import ConfigError
 from sglforge.pipeline import serving
 from sglforge.pipeline.comparing import baseline, comparison_lines, speed_lines
-from sglforge.pipeline.recorded import read_transcript
+from sglforge.pipeline.recorded import read_transcript, transcript_file
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import select
 from sglforge.smoke import attached
@@ -89,6 +89,7 @@ def _wanted(request: Request, profile: str) -> Wanted:
 
 def _judge(file: Path, request: Request, console: Console, probes: tuple[str, ...] | None) -> Outcome:
     """Judge a transcript again, or what somebody else has recorded."""
+    file = transcript_file(file, request.workspace)
     document = read_transcript(file)
     word = request.option("baseline", str)
     if not transcripts.is_ours(document):
@@ -158,5 +159,5 @@ def _refuse_together(request: Request, door: str | None) -> None:
             message=f"{', '.join(wrong)} cannot be said beside {door}",
             hint="smoke --url URL [PROFILE] [--set K=V] [--probe NAME,...] [--measure] [--baseline RUN]"
             if door == "--url"
-            else "smoke --judge FILE [--probe NAME,...] [--baseline RUN]",
+            else "smoke --judge RUN [--probe NAME,...] [--baseline RUN]",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import sys
 import threading
@@ -196,9 +197,15 @@ class _Events:
 def _decoded(content: bytes) -> object:
     text = content.decode(errors="replace")
     try:
-        document: object = json.loads(text)
+        document: object = json.loads(text, parse_constant=_finite, parse_float=_finite)
         if "\\ud" in text.lower():  # half of a pair of surrogates cannot be written down
             document = json.loads(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError, MemoryError):
         return text
     return document
+
+
+def _finite(word: str) -> float | None:
+    """Return a number, None for NaN and what is too large: JSON has no word for them, and other servers say null."""
+    value = float(word)
+    return value if math.isfinite(value) else None

@@ -15,6 +15,7 @@ from sglforge.smoke.server import Stopped
 from sglforge.smoke.subject import Subject, subject_of
 
 Role = Literal["profile", "control"]
+_SCHEMA = 1
 Look = Mapping[str, object]
 """What a probe saw of a server besides its answers."""
 
@@ -119,7 +120,7 @@ class Transcript:
         seen = self.observed.values()
         steps = [step for observed in seen for step in (*observed.control, *observed.exchanges)]
         document = {
-            "schema": 1,
+            "schema": _SCHEMA,
             "profile": self.profile,
             "subject": self.subject.to_json(),
             "probes": {
@@ -144,6 +145,9 @@ def transcript_of(document: object) -> Transcript:
 
     Raises ConfigError ``transcript-invalid``.
     """
+    schema = document.get("schema", _SCHEMA) if isinstance(document, Mapping) else _SCHEMA
+    if schema != _SCHEMA:
+        raise _invalid(f"its schema is {str(schema)[:40]}, this release reads {_SCHEMA}")
     match document:
         case {
             "profile": str(profile), "subject": dict(about), "probes": dict(probes), "steps": list(steps),

@@ -191,6 +191,19 @@ def test_a_workspace_that_cannot_be_made_is_a_fault_of_the_user(folder: str) -> 
     assert "Traceback" not in done.stderr
 
 
+def test_a_result_is_json_whatever_numbers_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = {"a": [float("nan"), 1.5], "b": float("-inf"), "c": "NaN ü"}
+    monkeypatch.setattr(pipeline, "verb", lambda _name: lambda _request, _console: Outcome(document=odd))
+    cli.run(["doctor", "--json", "--workspace", str(tmp_path)])
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "a": [None, 1.5],
+        "b": None,
+        "c": "NaN ü",
+    }
+
+
 def test_a_file_that_is_missing_elsewhere_stays_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def miss(_request: Request, _console: Console) -> Outcome:
         return Outcome(document={}, text=(tmp_path / "missing").read_text())

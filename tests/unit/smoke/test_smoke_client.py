@@ -192,8 +192,13 @@ def test_commands_are_told_by_pid() -> None:
 
 @pytest.mark.parametrize(
     ("sent", "read"),
-    [("[" * 100_000, "[" * 100_000), ('{"text": "\\ud83d"}', {"text": "?"}), ('"\\ud83d\\ude00"', "\U0001f600")],
-    ids=["too-deep", "half-a-pair", "a-pair"],
+    [
+        ("[" * 100_000, "[" * 100_000),
+        ("[NaN, -Infinity, 1e999, 0.5]", [None, None, None, 0.5]),
+        ('{"text": "\\ud83d"}', {"text": "?"}),
+        ('"\\ud83d\\ude00"', "\U0001f600"),
+    ],
+    ids=["too-deep", "no-numbers", "half-a-pair", "a-pair"],
 )
 def test_what_comes_can_always_be_written_down(httpserver: HTTPServer, sent: str, read: object) -> None:
     httpserver.expect_request("/generate").respond_with_data(sent)

@@ -93,6 +93,53 @@ def test_what_is_no_transcript_is_refused_with_its_place(
     assert finding["hint"]
 
 
+def test_a_run_is_judged_by_its_name(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = bench.run(make_profile(), probes=["facts"])
+    workspace = tmp_path / "workspace"
+    old, new, other = (runrecord.start(workspace / "runs") for _ in range(3))
+    for record in (old, new):
+        (record.folder / "transcript.json").write_text(report.transcript.read_text())
+    os.utime(old.folder / "transcript.json", (1, 1))
+    monkeypatch.chdir(tmp_path)
+    for word, judged in [(str(old.folder), old), (old.id, old), (new.id, new), ("latest", new)]:
+        assert cli(["smoke", "--judge", word, "--workspace", str(workspace), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["transcript"] == str(judged.folder / "transcript.json")
+    for word in (other.id, str(other.folder), "nothing"):
+        assert cli(["smoke", "--judge", word, "--workspace", str(workspace), "--json"]) == 2
+        assert json.loads(capsys.readouterr().out)["findings"][0]["code"] == "transcript-unreadable"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"schema": 1', '"schema": 2', "schema is 2"),
+        ('"schema": 1', '"schema": 1, "x": NaN', "NaN"),
+        ('"schema": 1', '"schema": 1, "x": -1e999', "-1e999"),
+    ],
+)
+def test_our_own_transcript_holds_what_this_release_writes(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+) -> None:
+    text = bench.run(make_profile(), probes=["facts"]).transcript.read_text()
+    file = tmp_path / "t.json"
+    file.write_text(text.replace(old, new, 1))
+    assert cli(["smoke", "--judge", str(file), "--json"]) == 2
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["code"] == "transcript-invalid"
+    assert said in finding["message"]
+
+
+def test_the_nan_of_somebody_else_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "t.json"
+    answer = '{"text": "!!", "meta_info": {"output_token_logprobs": [[NaN, 0, null]]}}'
+    file.write_text(f'{{"steps": [{{"request": "a", "status": 200, "response": {answer}}}]}}')
+    assert cli(["smoke", "--judge", str(file), "--json"]) == 11
+    said = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [finding["code"] for finding in said["findings"]] == ["nan-logits"]
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert cli(["smoke", "--judge", str(tmp_path / "pipe"), "--json"]) == 2
