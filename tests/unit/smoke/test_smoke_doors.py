@@ -131,6 +131,21 @@ def test_our_own_transcript_holds_what_this_release_writes(
     assert said in finding["message"]
 
 
+@pytest.mark.usefixtures("short_settle")
+def test_our_own_sound_transcript_is_sound_as_that_of_somebody_else(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = bench.run(make_profile())
+    assert report.verdict == "pass"
+    document = json.loads(report.transcript.read_text())
+    del document["subject"]
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(document))
+    cli(["smoke", "--judge", str(file), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert [finding for finding in said["findings"] if finding["severity"] == "error"] == []
+
+
 def test_the_nan_of_somebody_else_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "t.json"
     answer = '{"text": "!!", "meta_info": {"output_token_logprobs": [[NaN, 0, null]]}}'

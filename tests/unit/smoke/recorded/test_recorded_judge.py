@@ -47,6 +47,27 @@ def test_a_hang_says_where_how_long_and_what_health_says() -> None:
     assert said["where"] == "f.json"
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n\n"])
+@pytest.mark.parametrize(
+    "short",
+    [
+        {"request": {"path": "/generate", "body": {"sampling_params": {"max_new_tokens": 1}}}},
+        {"req": "one token", "max_tokens": 2},
+        {"req": "one token", "finish_reason": "length", "completion_tokens": 1},
+    ],
+)
+def test_a_blank_answer_of_one_token_says_nothing(blank: str, short: dict[str, object]) -> None:
+    step = {**short, "status": 200, "text": blank}
+    sound = {"req": "chat", "max_tokens": 64, "status": 200, "text": TEXT}
+    assert judged({"steps": [step, sound]}).verdict == "pass"
+    assert judged({"steps": [{**step, "parallel": 4}, {**sound, "parallel": 1}]}).verdict == "pass"
+    assert judged({"steps": [step]}).verdict == "inconclusive"
+
+
+def test_a_blank_answer_of_many_tokens_fails() -> None:
+    assert judged({"steps": [{"req": "chat", "max_tokens": 64, "status": 200, "text": " "}]}).verdict == "fail"
+
+
 def test_a_death_names_the_last_request_that_was_answered() -> None:
     said = only(
         {

@@ -11,6 +11,8 @@ from sglforge.smoke.recorded.model import Event, Opinion, Record, fault, questio
 
 _SHORT = 8
 """Tokens up to which an empty text may be all that the model had to say: end of text, a line break, a tag."""
+_FEW = 2
+"""Tokens asked for up to which a blank text says nothing: a line break or half a letter are whole answers then."""
 _SAME_START = 40
 """Characters that two answers share before rounding may part them; garbage parts at once."""
 _EXCERPT = 120
@@ -31,7 +33,9 @@ _MOSTLY = 0.5
 
 def judge(record: Record) -> Opinion:
     """Judge each answer, then those that ran together against those that ran alone."""
-    answers = [event for event in record.completions if event.answered and not not_finite(event)]
+    answers = [
+        event for event in record.completions if event.answered and not not_finite(event) and not _says_nothing(event)
+    ]
     bad = {event.where: found for event in answers if (found := _degenerate(event))}
     broken = [event for event in answers if event.where in bad and bad[event.where].broken]
     alone = [event for event in answers if event.company == "single"]
@@ -51,6 +55,13 @@ def judge(record: Record) -> Opinion:
     right = [event.name for event in answers if event.where not in bad and _has_output(event)]
     right += [share.said for share in record.shares or ()]
     return Opinion(findings=tuple(findings), right=tuple(right) if not findings else ())
+
+
+def _says_nothing(event: Event) -> bool:
+    """Whether an answer is blank because next to nothing was asked for: a probe for one token, a health check."""
+    reply = event.reply
+    limit = event.asked if event.asked is not None or reply.finish != "length" else reply.tokens
+    return reply.text is not None and not reply.text.strip() and limit is not None and 0 < limit <= _FEW
 
 
 def _has_output(event: Event) -> bool:
