@@ -158,6 +158,7 @@ class _Deadline:
                 deadline.watch(made)
                 return made
 
+        Watched.__name__ = kind.__name__  # urllib3 shows it in its messages
         return Watched
 
     def watch(self, made: socket.socket) -> None:

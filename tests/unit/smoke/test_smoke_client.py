@@ -165,7 +165,9 @@ def test_a_dropped_connection_is_said(sent: bytes) -> None:
 
 
 def test_nobody_there_is_disconnected() -> None:
-    assert send(f"http://{ports.LOOPBACK}:{ports.free_port()}", ASK, timeout_s=10).status == "disconnected"
+    answer = send(f"http://{ports.LOOPBACK}:{ports.free_port()}", ASK, timeout_s=10)
+    assert answer.status == "disconnected"
+    assert str(answer.response).startswith("HTTPConnection(")
 
 
 def test_a_port_is_open_while_somebody_listens_and_the_holder_is_known() -> None:
