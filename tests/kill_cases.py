@@ -130,6 +130,7 @@ TABLE: Mapping[str, Case] = {
         caught={
             **dict.fromkeys(
                 [
+                    "burst",
                     "decode-single",
                     "greedy-repeat",
                     "facts",
@@ -148,7 +149,6 @@ TABLE: Mapping[str, Case] = {
                 ],
                 "request-failed",
             ),
-            "burst": "requests-lost",
         }
     ),
     # wrong tokens
@@ -186,7 +186,8 @@ TABLE: Mapping[str, Case] = {
     "degenerate-long": Case(caught={"logprobs-finite": "degenerate-output", "degenerate": "degenerate-output"}),
     "degenerate-late": _by("degenerate", "degenerate-output"),
     "garbage-together": _by("parallel", "garbage-under-concurrency"),
-    "rounding-tie": _by("parallel", "garbage-under-concurrency"),
+    "garbage-in-large-batches": Case(caught={"burst": "garbage-under-concurrency"}, flags={"max-running-requests": 16}),
+    "rounding-tie": Case(caught=dict.fromkeys(["parallel", "burst"], "garbage-under-concurrency")),
     "prefix-cache-other-prompt": Case(
         caught={"prefix-hit": "prefix-cache-wrong", "long-context": "long-context-wrong"}
     ),

@@ -23,7 +23,14 @@ _LOG_STEPS = 40
 _LEAKED_TOKENS = 256
 _LEAKED_BYTES = 2 * 2**20
 # Where a fault or the threshold depends on who is in a batch, the first request waits for the others.
-_GATHERED = ("garbage-together", "nan-in-a-batch", "rounding-tie", "burst-drops-one", "lost-request-at-threshold")
+_GATHERED = (
+    "garbage-together",
+    "garbage-in-large-batches",
+    "nan-in-a-batch",
+    "rounding-tie",
+    "burst-drops-one",
+    "lost-request-at-threshold",
+)
 _GATHER_S = 0.03
 _GATHER_LIMIT_S = 0.3
 _CLIFF_S = 0.06

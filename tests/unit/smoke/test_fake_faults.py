@@ -107,10 +107,10 @@ def broken_json(text: str) -> bool:
     return False
 
 
-def differs_together(lab: Lab) -> bool:
-    with lab.server() as server:
+def differs_together(lab: Lab, count: int = 3) -> bool:
+    with lab.server("--max-running-requests", "16") as server:
         alone = ask(server).document["output_ids"]
-        together = server.together("/generate", [request()] * 3)
+        together = server.together("/generate", [request()] * count)
         return all(one.document["output_ids"] != alone for one in together)
 
 
@@ -293,6 +293,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "degenerate-late": lambda lab: len(set(lab.one(tokens=240)["text"][-40:])) == 1,
     "rounding-tie": tied,
     "garbage-together": differs_together,
+    "garbage-in-large-batches": lambda lab: differs_together(lab, 10) and not differs_together(lab),
     "prefix-cache-other-prompt": other_prompt,
     "prefix-never-hit": lambda lab: not again_cached(lab),
     "long-context-wrong": half_context,

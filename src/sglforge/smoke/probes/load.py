@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sglforge.smoke.client import Request
@@ -19,7 +20,7 @@ from sglforge.smoke.probes.model import (
 )
 from sglforge.smoke.streams import streaming
 from sglforge.smoke.subject import Subject
-from sglforge.smoke.transcript import Observed
+from sglforge.smoke.transcript import Exchange, Observed
 
 # Lengths differ, so that requests leave the batch one after the other.
 _TOKENS = (8, 16, 24, 32, 48, 64, 80, 96)
@@ -115,19 +116,44 @@ def _burst_size(subject: Subject) -> int:
 
 
 def _ask_burst(subject: Subject) -> Waves:
+    """Ask each prompt alone, then all at once, over and over."""
     prompts = subject.prompts
-    return (
-        tuple(
-            greedy(f"burst-{number}", prompts[number % len(prompts)], _BURST_TOKENS, ignore_eos=True)
-            for number in range(_burst_size(subject))
-        ),
+    alone = (greedy(f"alone-{n}", prompt, _BURST_TOKENS, ignore_eos=True) for n, prompt in enumerate(prompts))
+    burst = (
+        greedy(f"burst-{number}", prompts[number % len(prompts)], _BURST_TOKENS, ignore_eos=True)
+        for number in range(_burst_size(subject))
     )
+    return (*((request,) for request in alone), tuple(burst))
+
+
+def _burst_pairs(observed: Observed) -> list[Pair]:
+    count = len(observed.subject.prompts)
+    wanted = ((f"burst-{n}", f"alone-{n % count}") for n in range(_burst_size(observed.subject)))
+    return _different(observed, wanted)
+
+
+def _different(observed: Observed, wanted: Iterable[tuple[str, str]]) -> list[Pair]:
+    """Return answers beside those that they must equal; of equal answers to one prompt the first only."""
+    answers = observed.generations()
+    asked = {exchange.request.name: prompt_of(exchange.request) for exchange in observed.exchanges}
+    pairs: dict[object, Pair] = {}
+    for name, other in wanted:
+        if name in answers and other in answers:
+            pair = Pair(name=name, prompt=asked[name], got=answers[name], expected=answers[other])
+            pairs.setdefault((pair.prompt, pair.got.text, pair.got.output_ids, pair.expected.output_ids), pair)
+    return list(pairs.values())
 
 
 def _judge_burst(observed: Observed) -> Judgement:
     answers = observed.generations()
-    lost = [exchange for exchange in observed.exchanges if exchange.request.name not in answers]
-    count = len(observed.exchanges)
+    burst = [one for one in observed.exchanges if one.request.name.startswith("burst-")]
+    for exchange in observed.exchanges:
+        if exchange not in burst and exchange.request.name not in answers:
+            return _not_alone(exchange)
+    if not burst:
+        return inconclusive("the burst was not sent", "judge a transcript as smoke wrote it")
+    lost = [exchange for exchange in burst if exchange.request.name not in answers]
+    count = len(burst)
     if lost:
         statuses = ", ".join(sorted({str(exchange.status) for exchange in lost}))
         return failed(
@@ -139,15 +165,36 @@ def _judge_burst(observed: Observed) -> Judgement:
     short = [
         name
         for name, one in answers.items()
-        if observed.subject.api == "sglang" and one.completion_tokens != _BURST_TOKENS
+        if name.startswith("burst-") and observed.subject.api == "sglang" and one.completion_tokens != _BURST_TOKENS
     ]
     if short:
         return failed(
             "tokens-lost",
             f"{len(short)} of {count} answers lack tokens: {', '.join(short[:8])} of {_BURST_TOKENS} each",
         )
-    longest = max(exchange.answer.seconds for exchange in observed.exchanges)
-    return passed(f"{count} requests at once, all answered; the last after {longest:.1f} s", requests=count)
+    pairs = _burst_pairs(observed)
+    for pair, equality in unequal(observed, pairs):
+        return differs(
+            equality,
+            "garbage-under-concurrency",
+            f"of {count} requests at once {pair.name} says something else than the same request alone: "
+            f"{pair.got.first_difference(pair.expected)}",
+            "if probe parallel passes, only large batches are wrong: their kernels, graphs or the rows of the cache",
+            texts=[pair.expected.text, pair.got.text],
+        )
+    longest = max(exchange.answer.seconds for exchange in burst)
+    return passed(
+        f"{count} requests at once, all answered as alone; the last after {longest:.1f} s" + ties(observed, pairs),
+        requests=count,
+    )
+
+
+def _not_alone(exchange: Exchange) -> Judgement:
+    return failed(
+        "decode-hang" if exchange.status == "timeout" else "request-failed",
+        f"request {exchange.request.name} was answered with {exchange.status}: {str(exchange.answer.response)[:200]}",
+        "see the probes before this one",
+    )
 
 
 def _places(subject: Subject) -> int:
@@ -234,8 +281,9 @@ def _judge_abort(observed: Observed) -> Judgement:
 
 BURST = Probe(
     name="burst",
-    proves="more requests than fit are all answered, each whole",
+    proves="more requests than fit are all answered, each whole and as it is answered alone",
     requests=_ask_burst,
+    follow_up=lambda observed: questions(observed, _burst_pairs(observed)),
     judge=_judge_burst,
     judges_silence=True,
 )
