@@ -248,6 +248,7 @@ TABLE: Mapping[str, Case] = {
     "burst-drops-one": Case(caught={"burst": "requests-lost"}, timeout_s=_HANGS_S),
     "abort-leaks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
     "abort-blocks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
+    "dirty-after-abort": _by("abort", "garbage-under-concurrency"),
     "overlong-crashes": Case(caught={"long-context": "overlong-not-refused", **_DEAD}),
     # seen from outside
     "wrong-version": _by("identity", "wrong-server"),

@@ -58,6 +58,7 @@ class Engine:
     _stuck: bool = False
     _spoiled: bool = False
     _blocked: bool = False
+    _dirty: bool = False
     _asked: Counter[tuple[str, int]] = field(default_factory=Counter)
     _seen: list[str] = field(default_factory=list)
     _cache: list[str] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Engine:
                     self.leaked_slots += "abort-leaks" in self.options.faults
                 else:
                     self.waiting.remove(job)
+                self._dirty = self._dirty or "dirty-after-abort" in self.options.faults
                 self._blocked = self._blocked or "abort-blocks" in self.options.faults
                 job.end(dict(_ABORTED))
 
@@ -237,6 +239,8 @@ class Engine:
             seed = f"{job.seed} {place}" if job.seed is not None else None
             token = step.sample(random.Random(seed).random())
         token = damage.token(job, token, faults, speculative=self.options.speculative)
+        if self._dirty and place >= 12 and job.grammar is None:
+            token = ord("a") + language.number(job.output, 26)
         job.output += chr(token)
         job.steps.append(step)
         job.peaks.append(job.peak)

@@ -101,6 +101,8 @@ FAULTS: Mapping[str, str] = {
     "burst-drops-one": "a full batch loses the first request that has to queue, and answers the second with 500",
     "abort-leaks": "an aborted request keeps its slot of the batch (sgl-project/sglang#22273)",
     "abort-blocks": "an aborted request stays at the head of the queue: nothing is admitted any more",
+    "dirty-after-abort": "pages of an aborted request are given away before it stops writing: from then on every text "
+    "is wrong from its 13th token on",
     "overlong-crashes": "a prompt that is too long reaches the scheduler and kills it (sgl-project/sglang#3910)",
     "memory-grows": "KV pages and host memory of a request are not given back (sgl-project/sglang#11970)",
     # the end

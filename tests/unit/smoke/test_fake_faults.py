@@ -190,6 +190,13 @@ def after_an_abort(lab: Lab) -> tuple[int, int]:
         return status, server.get("/v1/loads").document["loads"][0]["num_running_reqs"]
 
 
+def other_after_an_abort(lab: Lab) -> bool:
+    with lab.server() as server:
+        before = ask(server).document["output_ids"]
+        server.leave("/generate", request(tokens=4000, sampling={"ignore_eos": True}), after_s=0.02)
+        return bool(ask(server).document["output_ids"] != before)
+
+
 def killed_by(lab: Lab, *argv: str, prompt: str = STORY, turns: int = 1) -> bool:
     with lab.server(*argv) as server:
         for _ in range(turns):
@@ -338,6 +345,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "burst-drops-one": burst,
     "abort-leaks": lambda lab: after_an_abort(lab) == (200, 1),
     "abort-blocks": lambda lab: after_an_abort(lab) == (0, 0),
+    "dirty-after-abort": other_after_an_abort,
     "overlong-crashes": lambda lab: killed_by(lab, "--context-length", "20", prompt="x" * 20),
     "memory-grows": used_tokens,
 }

@@ -231,7 +231,13 @@ def _more_abort(observed: Observed) -> Waves:
     """Hang up a second time where others had to wait, for a machine may have been busy."""
     if not _slowest(observed, _AGAIN) and _slowest(observed, _AFTERWARDS) > _bound(observed):
         return _left(observed.subject, "left-again"), _short(observed.subject, _AGAIN)
-    return ()
+    return questions(observed, _abort_pairs(observed))
+
+
+def _abort_pairs(observed: Observed) -> list[Pair]:
+    """Return each answer after the aborts beside the one to the same request before them."""
+    numbers = range(_places(observed.subject))
+    return _different(observed, ((f"{name}-{n}", f"before-{n}") for name in (_AFTERWARDS, _AGAIN) for n in numbers))
 
 
 def _slowest(observed: Observed, name: str) -> float:
@@ -276,7 +282,20 @@ def _judge_abort(observed: Observed) -> Judgement:
             before=before,
             after=after,
         )
-    return passed(f"after hanging up on long requests, others take {after:.1f} s ({before:.1f} s before)")
+    pairs = _abort_pairs(observed)
+    for pair, equality in unequal(observed, pairs):
+        return differs(
+            equality,
+            "garbage-under-concurrency",
+            f"after an abort the same request says something else ({pair.name}): "
+            f"{pair.got.first_difference(pair.expected)}",
+            "what an aborted request leaves behind is read by others: its rows of the cache, its place in a batch",
+            texts=[pair.expected.text, pair.got.text],
+        )
+    return passed(
+        f"after hanging up on long requests, others say the same and take {after:.1f} s ({before:.1f} s before)"
+        + ties(observed, pairs)
+    )
 
 
 BURST = Probe(
@@ -289,7 +308,7 @@ BURST = Probe(
 )
 ABORT = Probe(
     name="abort",
-    proves="a client that hangs up leaves nothing behind that others would wait for",
+    proves="a client that hangs up leaves nothing behind that others would wait for or read",
     needs=(Need.NATIVE,),
     requests=_ask_abort,
     follow_up=_more_abort,
