@@ -162,7 +162,7 @@ TABLE: Mapping[str, Case] = {
             "logprobs-finite": "degenerate-output",
             "degenerate": "degenerate-output",
             "json-schema": "json-invalid",
-            "long-context": "long-context-wrong",
+            "long-context": "degenerate-output",
         }
     ),
     "not-repeatable": Case(
@@ -194,6 +194,7 @@ TABLE: Mapping[str, Case] = {
     "prefix-never-hit": _by("prefix-hit", "prefix-never-hit"),
     "long-context-wrong": Case(caught={"long-context": "long-context-wrong"}, flags=_SMALL),
     "long-context-crashes": Case(caught={"long-context": "server-died", **_DEAD}, flags=_SMALL),
+    "degenerate-behind-long-prompts": _by("long-context", "degenerate-output"),
     # numbers
     "nan-logits": Case(
         caught={
@@ -202,7 +203,7 @@ TABLE: Mapping[str, Case] = {
             "logprobs-finite": "nan-logits",
             "degenerate": "degenerate-output",
             "json-schema": "json-invalid",
-            "long-context": "long-context-wrong",
+            "long-context": "degenerate-output",
         },
         unsettled=frozenset({"tool-call"}),
     ),

@@ -32,6 +32,8 @@ def token(job: Job, best: int, faults: Faults, *, speculative: bool) -> int:
         return ord(job.output[place - _CYCLE])
     if "degenerate-late" in faults and place >= 200:
         return ord("!")
+    if "degenerate-behind-long-prompts" in faults and len(job.prompt) > 600:
+        return ord("!")
     if "garbage-together" in faults and job.peak > 1 and place >= 8 and place % 8 == 5:
         return ord("a") + number(job.output, 26)
     if "garbage-in-large-batches" in faults and job.peak > 8 and place % 8 == 5:

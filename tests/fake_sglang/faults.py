@@ -57,6 +57,7 @@ FAULTS: Mapping[str, str] = {
     "long-context-wrong": "attention goes wrong beyond half of the context",
     "long-context-crashes": "a kernel reads out of bounds beyond half of the context, and the scheduler dies"
     " (sgl-project/sglang#9599)",
+    "degenerate-behind-long-prompts": "attention overflows behind more than 600 tokens: one sign, and nothing else",
     # numbers
     "nan-logits": "NaN from the first layer on: no log-probabilities, token 0 to the end (sgl-project/sglang#24321)",
     "nan-late": "NaN from the 150th token on",

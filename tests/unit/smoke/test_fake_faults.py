@@ -305,6 +305,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "prefix-never-hit": lambda lab: not again_cached(lab),
     "long-context-wrong": half_context,
     "long-context-crashes": lambda lab: killed_by(lab, "--context-length", "100", prompt="x" * 60),
+    "degenerate-behind-long-prompts": lambda lab: set(lab.one(prompt="x " * 301)["text"]) == {"!"},
     "nan-logits": lambda lab: lab.scores() == [None] * 200 and set(lab.one()["output_ids"]) == {0},
     "nan-late": lambda lab: None not in (scores := lab.scores())[:150] and set(scores[150:]) == {None},
     "nan-replaced": lambda lab: set(lab.scores()[150:]) == {-5.5},

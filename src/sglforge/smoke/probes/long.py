@@ -8,6 +8,7 @@ from sglforge.config.model import FactProbe
 from sglforge.smoke.equality import Pair, questions, ties, unequal
 from sglforge.smoke.generation import excerpt, generation, greedy, prompt_of
 from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, differs, failed, inconclusive, passed
+from sglforge.smoke.probes.quality import degenerate
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Exchange, Observed
 
@@ -161,6 +162,14 @@ def _judge_context(observed: Observed) -> Judgement:
     for name in ("sample", "inside-0", "inside-1", "far"):
         if name in exchanges and name not in answers:
             return _unanswered(exchanges[name], observed)
+    for name in ("inside-0", "inside-1"):
+        if name in answers and (fault := degenerate(answers[name])) and fault.broken:
+            return failed(
+                "degenerate-output",
+                f"behind a prompt of {tokens} tokens no text comes: {fault.message}",
+                "if probe degenerate passes, only long prompts are wrong: their kernels, or positions that far",
+                text=answers[name].text,
+            )
     pairs = _pairs(observed)
     for pair, equality in unequal(observed, pairs):
         return differs(
@@ -221,7 +230,7 @@ DECODE_LONG = Probe(
 )
 LONG_CONTEXT = Probe(
     name="long-context",
-    proves="a prompt near the limit is answered the same twice, and one above it is refused cleanly",
+    proves="a prompt near the limit is answered with text, the same twice, and one above it is refused cleanly",
     needs=(Need.NATIVE,),
     requests=_ask_context,
     follow_up=_more_context,
