@@ -217,6 +217,7 @@ TABLE: Mapping[str, Case] = {
     "open-json": _by("json-schema", "json-invalid"),
     "chat-template-leak": _by("chat", "chat-template-leak"),
     "empty-chat": Case(caught={"chat": "empty-completion", "tool-call": "tool-not-called"}),
+    "never-ends": _by("chat", "never-stops"),
     "tool-call-as-text": _by("tool-call", "tool-call-as-text"),
     "tool-arguments-invalid": _by("tool-call", "tool-call-invalid"),
     # streams and counts

@@ -127,6 +127,7 @@ def _chat_job(engine: Engine, document: Document) -> Job:
         with_text=True,
         chat=True,
     )
+    job.ignore_eos = job.ignore_eos or ("never-ends" in engine.options.faults and job.grammar is None)
     if tools and (choice == "required" or isinstance(choice, dict)):
         name = choice["function"]["name"] if isinstance(choice, dict) else tools[0]["function"]["name"]
         job.grammar = call_text({"name": name, "arguments": {"city": "Paris"}}) + chr(END_ID)

@@ -73,6 +73,7 @@ FAULTS: Mapping[str, str] = {
     "chat-template-leak": "special tokens are not skipped: the chat's content shows them",
     "no-chat-template": "no fault: a model without a chat template",
     "empty-chat": "a wrong template makes the model end its turn at once",
+    "never-ends": "the token that ends the model's turn is not known: a chat goes on behind its answer",
     "tool-call-as-text": "no parser for this model's calls: the call arrives as text (sgl-project/sglang#26790)",
     "tool-arguments-invalid": "the parser cuts the arguments: they are no JSON",
     # streams

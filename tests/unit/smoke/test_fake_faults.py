@@ -319,6 +319,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "chat-template-leak": lambda lab: "<|end|>" in lab.message()["content"],
     "no-chat-template": lambda lab: no_chat(lab) == 400,
     "empty-chat": lambda lab: lab.message()["content"] is None,
+    "never-ends": lambda lab: len(lab.message(max_tokens=300)["content"]) > 250,
     "tool-call-as-text": lambda lab: "<tool_call>" in (lab.message(tools=[TOOL])["content"] or ""),
     "tool-arguments-invalid": lambda lab: broken_json(
         lab.message(tools=[TOOL])["tool_calls"][0]["function"]["arguments"]

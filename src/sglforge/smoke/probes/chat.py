@@ -17,6 +17,7 @@ from sglforge.smoke.transcript import Exchange, Observed
 
 ROUTE = "/v1/chat/completions"
 _TOKENS = 64
+_LONG_TOKENS = 512
 _TOOL_TOKENS = 200
 _ANY_QUESTION = "Say hello in one short sentence."
 # What a template puts around messages; a model that has ended its turn prints none of it.
@@ -85,9 +86,40 @@ def _ask_chat(subject: Subject) -> Waves:
     return (*plain, (streaming(_asked(subject, "chat-stream", questions[0], _TOKENS)),))
 
 
+def _more_chat(observed: Observed) -> Waves:
+    """Ask for more tokens where no answer to a known question ended within those it had."""
+    subject, facts = observed.subject, observed.subject.expectations.chat if observed.subject.expectations else []
+    messages = [_message(one) for one in observed.exchanges if not one.request.stream]
+    if (
+        not facts
+        or len(observed.exchanges) != len(facts) + 1
+        or any(m is None or m.finish != "length" for m in messages)
+    ):
+        return ()
+    return ((_asked(subject, "chat-long", facts[0].prompt, subject.room_for(_LONG_TOKENS)),),)
+
+
+def _endless(exchange: Exchange) -> Judgement | None:
+    """Return the judgement on the answer that had more tokens; a model that still thinks may be about to end."""
+    message = _message(exchange)
+    if exchange.status != 200 or message is None:
+        return _refused(exchange)
+    if message.finish != "length" or message.reasoning.strip():
+        return None
+    return failed(
+        "never-stops",
+        f"no chat ends by itself: not within {_TOKENS} tokens, and {exchange.request.name} not within "
+        f"{message.tokens or 'its'} tokens: {excerpt(message.content)}",
+        "the server does not know, or ignores, the token that ends the model's turn",
+        text=message.content,
+    )
+
+
 def _judge_chat(observed: Observed) -> Judgement:
-    *plain, stream = observed.exchanges
-    if not plain or stream.request.name != "chat-stream":
+    asked = {exchange.request.name: exchange for exchange in observed.exchanges}
+    long, stream = asked.pop("chat-long", None), asked.pop("chat-stream", None)
+    plain = list(asked.values())
+    if not plain or stream is None:
         return inconclusive("not every question was asked", "judge a transcript as smoke wrote it")
     if nothing := _no_template(plain[0]):
         return nothing
@@ -119,6 +151,8 @@ def _judge_chat(observed: Observed) -> Judgement:
         return _refused(stream)
     if not came.closed or not (came.text or texts[0] == ""):
         return failed("stream-broken", f"the chat's stream does not end: {excerpt(came.text)}")
+    if long and (endless := _endless(long)):
+        return endless
     return passed(f"{len(texts)} answers: {excerpt(texts[0] or '(reasoning only)')}", texts=texts)
 
 
@@ -195,6 +229,7 @@ CHAT = Probe(
     name="chat",
     proves="the chat template is the model's: answers are right, end, and hold no word of the template",
     requests=_ask_chat,
+    follow_up=_more_chat,
     judge=_judge_chat,
     judges_refusals=True,
 )
