@@ -188,6 +188,14 @@ TABLE: Mapping[str, Case] = {
     "garbage-together": _by("parallel", "garbage-under-concurrency"),
     "garbage-in-large-batches": Case(caught={"burst": "garbage-under-concurrency"}, flags={"max-running-requests": 16}),
     "rounding-tie": Case(caught=dict.fromkeys(["parallel", "burst"], "garbage-under-concurrency")),
+    "ignores-prompts": Case(
+        caught={
+            "facts": "fact-wrong",
+            "parallel": "prompt-ignored",
+            "degenerate": "prompt-ignored",
+            "long-context": "long-context-wrong",
+        }
+    ),
     "prefix-cache-other-prompt": Case(
         caught={"prefix-hit": "prefix-cache-wrong", "long-context": "long-context-wrong"}
     ),

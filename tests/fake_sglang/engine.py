@@ -16,7 +16,7 @@ from fake_sglang import damage, language, log
 from fake_sglang.faults import MISSING_ATTRIBUTE, OUT_OF_BOUNDS, TRACEBACK
 from fake_sglang.job import Job
 from fake_sglang.options import Options
-from fake_sglang.tokens import END_ID
+from fake_sglang.tokens import END_ID, as_symbols, encode
 
 _SHARED_TOKENS = 16
 _LOG_STEPS = 40
@@ -281,6 +281,8 @@ class Engine:
         faults = self.options.faults
         if "long-context-wrong" in faults and len(job.prompt) * 2 > self.options.context_length:
             return job.prompt[: len(job.prompt) // 2]
+        if "ignores-prompts" in faults and not job.chat:
+            return as_symbols(encode("Tell me a story."))
         if "prefix-cache-other-prompt" in faults:
             other = next((one for one in self._seen if _common(one, job.prompt) >= _SHARED_TOKENS), None)
             if other is None:

@@ -14,8 +14,13 @@ Api = Literal["sglang", "openai"]
 """``sglang`` has its own routes beside the OpenAI-compatible ones that every engine has."""
 
 _MOST = 2**22
-# Any model goes on from it for long; nothing is known about what it says.
+# Any model goes on from these, from the first one for long; nothing is known about what it says.
 _ANY_LONG_PROMPT = "Every evening the keeper of the lighthouse climbed the stairs, and"
+_ANY_PROMPTS = (
+    "To bake a loaf of bread you need flour, water, salt and",
+    "The train to the mountains leaves at seven in the morning because",
+    "A list of animals that live in the forest:",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +80,8 @@ class Subject:
     @property
     def prompts(self) -> tuple[str, ...]:
         """Different prompts, the long one first."""
-        facts = self.expectations.facts if self.expectations else []
-        return (self.long_prompt, *(fact.prompt for fact in facts))
+        known = self.expectations
+        return (self.long_prompt, *((fact.prompt for fact in known.facts) if known else _ANY_PROMPTS))
 
     def room_for(self, tokens: int) -> int:
         """Return how many of these tokens an answer may have when half of the context is left for its prompt."""

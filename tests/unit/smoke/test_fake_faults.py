@@ -301,6 +301,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "rounding-tie": tied,
     "garbage-together": differs_together,
     "garbage-in-large-batches": lambda lab: differs_together(lab, 10) and not differs_together(lab),
+    "ignores-prompts": lambda lab: lab.one()["text"] == lab.one(prompt=FACT)["text"],
     "prefix-cache-other-prompt": other_prompt,
     "prefix-never-hit": lambda lab: not again_cached(lab),
     "long-context-wrong": half_context,

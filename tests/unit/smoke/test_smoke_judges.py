@@ -14,7 +14,9 @@ from sglforge.smoke.probes.catalog import PROBES, select
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import PARALLEL
 from sglforge.smoke.probes.logits import LOGPROBS_FINITE
+from sglforge.smoke.probes.long import DECODE_LONG
 from sglforge.smoke.probes.model import Judgement, Probe, judge
+from sglforge.smoke.probes.quality import DEGENERATE
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
 from sglforge.smoke.scores import CANDIDATES
@@ -382,3 +384,31 @@ def test_every_probe_of_logits_asks_for_them_and_a_gpu_is_asked_more() -> None:
             assert (request.body["return_logprob"], request.body["top_logprobs_num"]) == (True, CANDIDATES)
         lengths = {str(request.body["sampling_params"]) for request in together if request.body}
         assert len(lengths) > 4
+
+
+def openai_answers(probe: Probe, text: str, tokens: int) -> Judgement:
+    subject = dataclasses.replace(CPU, api="openai", own=False, expectations=None, longest_prompt=None)
+    response = {"choices": [{"text": text, "finish_reason": "stop"}], "usage": {"completion_tokens": tokens}}
+    exchanges = list(answers(probe, response, subject=subject))
+    more = probe.follow_up(Observed(subject=subject, exchanges=tuple(exchanges)))
+    exchanges += [
+        Exchange(
+            probe=probe.name, server="profile", request=one, answer=Answer(status=200, seconds=1.0, response=response)
+        )
+        for wave in more
+        for one in wave
+    ]
+    return judge(probe, Observed(subject=subject, exchanges=tuple(exchanges)))
+
+
+@pytest.mark.parametrize("probe", [PARALLEL, DEGENERATE], ids=lambda probe: probe.name)
+def test_one_text_for_all_prompts_fails_also_where_nothing_is_known_of_the_model(probe: Probe) -> None:
+    judgement = openai_answers(probe, "a fixed text that fits nothing at all", 10)
+    assert (judgement.verdict, judgement.code) == ("fail", "prompt-ignored")
+    assert openai_answers(probe, "yes", 2).code == ""
+
+
+def test_texts_of_a_few_tokens_are_too_short_to_be_judged() -> None:
+    assert openai_answers(DEGENERATE, "yes", 2).verdict == "inconclusive"
+    assert openai_answers(DECODE_LONG, "yes", 2).verdict == "inconclusive"
+    assert openai_answers(DECODE_LONG, "a text of twelve tokens", 12).verdict == "pass"

@@ -18,6 +18,7 @@ from sglforge.smoke.probes.model import (
     inconclusive,
     passed,
 )
+from sglforge.smoke.probes.quality import degenerate, prompt_ignored
 from sglforge.smoke.streams import streaming
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Exchange, Observed
@@ -76,6 +77,9 @@ def _judge_parallel(observed: Observed) -> Judgement:
         return inconclusive("the control server, the same profile without speculation, did not answer everything")
     expected_at = "alone on the control server" if observed.subject.controlled else "alone"
     wrong = unequal(observed, pairs)
+    texts = [(pair.prompt, pair.got) for pair in pairs]
+    if not wrong and not any(degenerate(one) for _, one in texts) and (ignored := prompt_ignored(texts)):
+        return ignored
     if not wrong:
         return passed(
             f"{len(_TOKENS)} requests of {_TOKENS[0]} to {_TOKENS[-1]} tokens: each the same as {expected_at}"
@@ -103,7 +107,6 @@ def _judge_parallel(observed: Observed) -> Judgement:
 PARALLEL = Probe(
     name="parallel",
     proves="requests of different lengths in one batch all complete, and none changes another",
-    needs=(Need.EXPECTATIONS,),
     requests=_ask_parallel,
     control_requests=_ask_alone,
     follow_up=lambda observed: questions(observed, _pairs(observed)),

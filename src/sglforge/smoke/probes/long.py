@@ -17,6 +17,8 @@ _LONG_TOKENS = 384
 # A later token costs hardly more than an early one; what is this much slower, and later than any answer may be, hangs.
 _PATIENCE = 5.0
 _CLOCK_S = 1e-4
+# Other engines may end a text where it ends; less than this shows nothing of a long one.
+_FEWEST_TOKENS = 8
 
 _SAMPLE_CHARACTERS = 400
 _SHARE = 0.6
@@ -72,6 +74,8 @@ def _judge_long(observed: Observed) -> Judgement:
             f"{tokens} tokens were asked for; the server counts {one.completion_tokens} and sent {sent} "
             f"(finish reason {one.finish})",
         )
+    if one.completion_tokens < _FEWEST_TOKENS:
+        return inconclusive(f"{one.completion_tokens} of {tokens} tokens came (finish reason {one.finish})")
     rate = one.completion_tokens / last.answer.seconds if last.answer.seconds else 0.0
     return passed(f"{one.completion_tokens} tokens at {rate:.0f} per second", tokens=sent, tokens_per_second=rate)
 
