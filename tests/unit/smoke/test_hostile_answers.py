@@ -283,10 +283,15 @@ def test_waiting_once_after_an_abort_is_looked_at_again() -> None:
     once = slower(observed, afterwards=9.0)
     left, again = ABORT.follow_up(once)
     assert all(request.stream for request in left)
-    answer = next(one.answer for one in observed.exchanges if one.request.name == "afterwards-0")
+    answers = {one.request.name: one.answer for one in observed.exchanges}
     for seconds, verdict in ((0.1, "pass"), (9.0, "fail")):
         more = tuple(
-            Exchange(probe="abort", server="profile", request=request, answer=replace(answer, seconds=seconds))
+            Exchange(
+                probe="abort",
+                server="profile",
+                request=request,
+                answer=replace(answers[request.name.replace("again", "afterwards")], seconds=seconds),
+            )
             for request in again
         )
         both = replace(once, exchanges=(*once.exchanges, *more))
