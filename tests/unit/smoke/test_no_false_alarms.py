@@ -72,8 +72,9 @@ def all_skipped(names: set[str]) -> dict[str, str]:
         (Case(timeout_s=20.0, flags={"disable-radix-cache": True}), {*ALWAYS_SKIPPED, "prefix-hit"}),
         (Case(timeout_s=20.0, flags={"max-running-requests": 2}), ALWAYS_SKIPPED),
         (Case(timeout_s=20.0, flags={"context-length": 320}), ALWAYS_SKIPPED),
+        (Case(timeout_s=20.0, flags={"context-length": 256}), ALWAYS_SKIPPED),
     ],
-    ids=["plain", "drafts", "threshold", "no-cache", "two-at-once", "small-context"],
+    ids=["plain", "drafts", "threshold", "no-cache", "two-at-once", "small-context", "smaller-context"],
 )
 def test_a_sound_server_passes(bench: Bench, case: Case, skipped: set[str], target: Target) -> None:
     assert verdicts(bench, profile_of("", case), target) == all_skipped(skipped)

@@ -15,10 +15,11 @@ from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import PARALLEL
 from sglforge.smoke.probes.logits import LOGPROBS_FINITE
 from sglforge.smoke.probes.long import DECODE_LONG
-from sglforge.smoke.probes.model import Judgement, Probe, judge
+from sglforge.smoke.probes.model import Judgement, Need, Probe, judge, missing
 from sglforge.smoke.probes.quality import DEGENERATE
 from sglforge.smoke.probes.speculation import SPEC_GAIN, SPEC_PARITY
 from sglforge.smoke.probes.text import DECODE_SINGLE, FACTS, GREEDY_REPEAT, JSON_SCHEMA
+from sglforge.smoke.probes.threshold import THRESHOLD_WAVE
 from sglforge.smoke.scores import CANDIDATES
 from sglforge.smoke.server import Stopped
 from sglforge.smoke.subject import Subject, of_profile
@@ -384,6 +385,13 @@ def test_every_probe_of_logits_asks_for_them_and_a_gpu_is_asked_more() -> None:
             assert (request.body["return_logprob"], request.body["top_logprobs_num"]) == (True, CANDIDATES)
         lengths = {str(request.body["sampling_params"]) for request in together if request.body}
         assert len(lengths) > 4
+
+
+def test_a_threshold_that_cannot_be_crossed_is_not_asked_for() -> None:
+    served = dataclasses.replace(CPU, threshold=4, max_running=4)
+    assert missing(served, THRESHOLD_WAVE.needs) is Need.CROSSING
+    for limit in (5, None):
+        assert missing(dataclasses.replace(served, max_running=limit), THRESHOLD_WAVE.needs) is None
 
 
 def openai_answers(probe: Probe, text: str, tokens: int) -> Judgement:

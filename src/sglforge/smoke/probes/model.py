@@ -24,6 +24,7 @@ class Need(StrEnum):
     OWN = "the server was started by somebody else"
     SPECULATION = "the server does not speculate"
     THRESHOLD = "there is no speculation threshold"
+    CROSSING = "the threshold cannot be crossed: no more requests than that are decoded at once (max-running-requests)"
     EXPECTATIONS = "the profile has no [smoke] section: nothing is known about what its model should say"
     FACTS = "the profile's [smoke] section lists no facts"
     TOOL = "the profile's [smoke] section names no tool"
@@ -38,6 +39,7 @@ def missing(subject: Subject, needs: Sequence[Need]) -> Need | None:
         Need.OWN: subject.own,
         Need.SPECULATION: subject.speculates,
         Need.THRESHOLD: bool(subject.threshold),
+        Need.CROSSING: subject.max_running is None or subject.max_running > (subject.threshold or 0),
         Need.EXPECTATIONS: known is not None,
         Need.FACTS: bool(known and known.facts),
         Need.TOOL: bool(known and known.tool),

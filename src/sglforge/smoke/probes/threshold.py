@@ -231,7 +231,7 @@ def _seconds(observed: Observed, count: int, name: str) -> float:
 THRESHOLD_WAVE = Probe(
     name="threshold-wave",
     proves="drafts stop above the threshold and go on below it; no request is lost, no text changes, no cliff",
-    needs=(Need.NATIVE, Need.EXPECTATIONS, Need.THRESHOLD),
+    needs=(Need.NATIVE, Need.EXPECTATIONS, Need.THRESHOLD, Need.CROSSING),
     requests=_ask,
     follow_up=_follow_up,
     judge=_judge,
