@@ -58,6 +58,7 @@ def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] |
             address,
             record=record,
             expectations=profile.smoke if profile else None,
+            model=(profile.served_model_name or profile.model) if profile else None,
             request_timeout_s=profile.request_timeout_s if profile else attached.REQUEST_TIMEOUT_S,
             probes=probes,
             wanted=wanted,

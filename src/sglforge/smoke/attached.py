@@ -70,6 +70,7 @@ def run(
     *,
     record: RunRecord,
     expectations: SmokeExpectations | None = None,
+    model: str | None = None,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     probes: Sequence[str] | None = None,
     wanted: Wanted | None = None,
@@ -84,6 +85,7 @@ def run(
         url: Its address: ``http://host:port``, with the prefix of its routes where a proxy adds one.
         record: Where the transcript goes.
         expectations: What is known about its model, if anything is.
+        model: The name of its model, where it may serve several; None, or a name it does not have, means its first.
         request_timeout_s: How long one answer may take.
         probes: Names of the probes to run; None means all.
         wanted: What to ask after the probes, for a comparison with another run; None means nothing.
@@ -96,7 +98,7 @@ def run(
     chosen = select(probes)
     server = Attached(url=base_url(url), key=api_key())
     progress(f"asking {server.url} what it is")
-    subject, info = identify(server, expectations)
+    subject, info = identify(server, expectations, model=model)
     _first_token(server, subject, request_timeout_s)
     interview = Interview(
         subject=subject, role="profile", server=server, timeout_s=request_timeout_s, progress=progress
@@ -181,16 +183,17 @@ def _without(key: str, document: object) -> object:
             return document
 
 
-def identify(server: Attached, expectations: SmokeExpectations | None) -> tuple[Subject, Mapping[str, object]]:
-    """Return what a server is, and what it says of itself.
+def identify(
+    server: Attached, expectations: SmokeExpectations | None, *, model: str | None = None
+) -> tuple[Subject, Mapping[str, object]]:
+    """Return what a server is, and what it says of itself; of several models the one of this name, else the first.
 
     Raises SmokeError ``server-unreachable``.
     """
     info = server_info(lambda request: server.ask(request, timeout_s=_ANSWER_TIMEOUT_S))
     models = server.ask(Request(name="models", path="/v1/models"), timeout_s=_ANSWER_TIMEOUT_S)
-    subject = Subject(
-        scope=_scope(info), own=False, api="openai", model=_model(models.response), expectations=expectations
-    )
+    name = _model(models.response, model)
+    subject = Subject(scope=_scope(info), own=False, api="openai", model=name, expectations=expectations)
     if "version" in info:
         return _native(subject, info), info
     if models.status == 200:
@@ -238,10 +241,11 @@ def _scope(info: Mapping[str, object]) -> Scope:
             return "unknown"
 
 
-def _model(response: object) -> str | None:
+def _model(response: object, wanted: str | None) -> str | None:
     match response:
-        case {"data": [{"id": str(name)}, *_]}:
-            return name
+        case {"data": list(models)}:
+            names = [one["id"] for one in models if isinstance(one, dict) and isinstance(one.get("id"), str)]
+            return wanted if wanted in names else next(iter(names), None)
         case _:
             return None
 

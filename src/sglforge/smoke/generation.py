@@ -18,7 +18,8 @@ class Generation:
 
     ``correct_drafts`` (draft tokens that the model confirmed, without its own) and ``verify_steps`` are
     ``spec_num_correct_drafts`` and ``spec_verify_ct`` of ``meta_info`` in SGLang 0.5.23; None if it does not
-    speculate.
+    speculate. ``counted`` is false where an engine sends no ``usage``: ``completion_tokens`` are then the words of the
+    text, an estimate that is right about none and many only.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Generation:
     finish: str
     correct_drafts: int | None
     verify_steps: int | None
+    counted: bool = True
 
     @property
     def right_drafts(self) -> int | None:
@@ -92,16 +94,24 @@ def generation(response: object) -> Generation | None:
             "choices": [{"text": str(text), **choice}, *_],
             "usage": {"completion_tokens": tokens},
         } if _is_count(tokens):
-            return Generation(
-                text=text,
-                output_ids=None,
-                completion_tokens=tokens,
-                finish=str(choice.get("finish_reason") or "unknown"),
-                correct_drafts=None,
-                verify_steps=None,
-            )
+            return _completion(text, choice, tokens)
+        case {"choices": [{"text": str(text), **choice}, *_], **rest} if rest.get("usage") is None:
+            return _completion(text, choice, None)
         case _:
             return None
+
+
+def _completion(text: str, choice: Mapping[object, object], tokens: int | None) -> Generation:
+    """Return what ``/v1/completions`` answered; without a count of tokens it is estimated."""
+    return Generation(
+        text=text,
+        output_ids=None,
+        completion_tokens=(len(text.split()) or len(text[:1])) if tokens is None else tokens,
+        finish=str(choice.get("finish_reason") or "unknown"),
+        correct_drafts=None,
+        verify_steps=None,
+        counted=tokens is not None,
+    )
 
 
 def _ids(response: Mapping[object, object]) -> tuple[int, ...] | None:

@@ -146,7 +146,7 @@ def wave_of(answers: Sequence[Answer]) -> Wave:
     Raises SmokeError ``measure-unanswered`` where one is no continuation.
     """
     found = [(answer, generation(answer.response) if answer.status == 200 else None) for answer in answers]
-    wrong = [answer for answer, one in found if one is None or not one.completion_tokens]
+    wrong = [answer for answer, one in found if one is None or not one.counted or not one.completion_tokens]
     if wrong:
         first = f": {str(wrong[0].response)[:200]}" if wrong[0].response else ""
         raise SmokeError(

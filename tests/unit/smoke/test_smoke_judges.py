@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from sglforge.config.model import FactProbe, Profile, SmokeExpectations, Speculation, ToolProbe
+from sglforge.smoke import attached
 from sglforge.smoke.client import Answer, Request, Status
 from sglforge.smoke.generation import generation
 from sglforge.smoke.probes.catalog import PROBES, select
+from sglforge.smoke.probes.chat import CHAT
 from sglforge.smoke.probes.lifecycle import ALIVE_AFTER, STARTED, STOPS_CLEAN
 from sglforge.smoke.probes.load import PARALLEL
 from sglforge.smoke.probes.logits import LOGPROBS_FINITE
@@ -420,3 +422,39 @@ def test_texts_of_a_few_tokens_are_too_short_to_be_judged() -> None:
     assert openai_answers(DEGENERATE, "yes", 2).verdict == "inconclusive"
     assert openai_answers(DECODE_LONG, "yes", 2).verdict == "inconclusive"
     assert openai_answers(DECODE_LONG, "a text of twelve tokens", 12).verdict == "pass"
+
+
+def test_words_stand_for_tokens_where_an_engine_counts_none() -> None:
+    choice = {"text": "one two three", "finish_reason": "length"}
+    for response in ({"choices": [choice]}, {"choices": [choice], "usage": None}):
+        one = generation(response)
+        assert one is not None
+        assert (one.completion_tokens, one.counted) == (3, False)
+        assert judged(DECODE_SINGLE, response).verdict == "pass"
+    assert generation({"choices": [choice], "usage": {"completion_tokens": -1}}) is None
+    assert judged(DECODE_SINGLE, {"choices": [{"text": ""}]}).code == "empty-completion"
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [("second", "second"), ("other", "first"), (None, "first")])
+def test_of_several_models_the_one_that_is_meant_is_asked(
+    wanted: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = {"data": [{"no": "name"}, {"id": "first"}, {"id": "second"}]}
+
+    def answer(_server: attached.Attached, request: Request, *, timeout_s: float) -> Answer:
+        there = request.path == "/v1/models"
+        return Answer(status=200 if there else 404, seconds=timeout_s, response=models if there else None)
+
+    monkeypatch.setattr(attached.Attached, "ask", answer)
+    subject, _ = attached.identify(attached.Attached(url="http://nowhere"), None, model=wanted)
+    assert subject.model == expected
+
+
+def test_a_model_that_only_thinks_under_either_name_says_something() -> None:
+    for key in ("reasoning", "reasoning_content"):
+        choice = {"message": {"content": None, key: "Let me see."}, "finish_reason": "length"}
+        judgement = judged(CHAT, {"choices": [choice]})
+        assert judgement.code != "empty-completion"
+    assert judged(CHAT, {"choices": [{"message": {"content": None}, "finish_reason": "length"}]}).code == (
+        "empty-completion"
+    )

@@ -54,7 +54,7 @@ def _message(exchange: Exchange) -> _Message | None:
             finish = choice.get("finish_reason")
             return _Message(
                 content=str(message.get("content") or ""),
-                reasoning=str(message.get("reasoning_content") or ""),
+                reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
                 tool_calls=tuple(call for call in calls if isinstance(call, dict)) if isinstance(calls, list) else (),
                 finish=finish if isinstance(finish, str) else None,
                 tokens=tokens if isinstance(tokens, int) else None,

@@ -40,7 +40,7 @@ def _judge_single(observed: Observed) -> Judgement:
             text=one.text,
         )
     came = one.completion_tokens if one.output_ids is None else len(one.output_ids)
-    wanted = _SHORT_TOKENS if one.finish == "length" else one.completion_tokens
+    wanted = _SHORT_TOKENS if one.finish == "length" and one.counted else one.completion_tokens
     if not came == one.completion_tokens == wanted:
         return failed(
             "tokens-lost",
