@@ -163,6 +163,7 @@ TABLE: Mapping[str, Case] = {
             "degenerate": "degenerate-output",
             "json-schema": "json-invalid",
             "long-context": "degenerate-output",
+            "alive-after": "degenerate-output",
         }
     ),
     "not-repeatable": Case(
@@ -212,6 +213,7 @@ TABLE: Mapping[str, Case] = {
             "degenerate": "degenerate-output",
             "json-schema": "json-invalid",
             "long-context": "degenerate-output",
+            "alive-after": "degenerate-output",
         },
         unsettled=frozenset({"tool-call"}),
     ),
@@ -258,6 +260,7 @@ TABLE: Mapping[str, Case] = {
     "burst-drops-one": Case(caught={"burst": "requests-lost"}, timeout_s=_HANGS_S),
     "abort-leaks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
     "abort-blocks": Case(caught={"abort": "abort-leaks", **_DEAD}, timeout_s=_HANGS_S),
+    "spoiled-by-overlong": _by("alive-after", "degenerate-output"),
     "dirty-after-abort": _by("abort", "garbage-under-concurrency"),
     "overlong-crashes": Case(caught={"long-context": "overlong-not-refused", **_DEAD}),
     # seen from outside

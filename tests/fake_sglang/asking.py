@@ -26,6 +26,7 @@ def job_of(engine: Engine, prompt: object, parameters: Mapping[str, Any], **more
     if len(ids) >= limit:
         if "overlong-crashes" in engine.options.faults:
             engine.crash_on_overlong()
+        engine.refused_overlong = True
         raise Refused(400, f"The input ({len(ids)} tokens) is longer than the model's context length ({limit} tokens).")
     text = as_symbols(ids)
     stop = parameters.get("stop") or ()

@@ -53,6 +53,7 @@ class Engine:
     leaked_tokens: int = 0
     dead: bool = False
     draft_steps: int = 0
+    refused_overlong: bool = False
     _taken: int = 0
     _compiled: bool = False
     _stuck: bool = False
@@ -241,6 +242,8 @@ class Engine:
         token = damage.token(job, token, faults, speculative=self.options.speculative)
         if self._dirty and place >= 12 and job.grammar is None:
             token = ord("a") + language.number(job.output, 26)
+        if self.refused_overlong and "spoiled-by-overlong" in faults and job.grammar is None:
+            token = ord("!")
         job.output += chr(token)
         job.steps.append(step)
         job.peaks.append(job.peak)

@@ -104,6 +104,7 @@ FAULTS: Mapping[str, str] = {
     "burst-drops-one": "a full batch loses the first request that has to queue, and answers the second with 500",
     "abort-leaks": "an aborted request keeps its slot of the batch (sgl-project/sglang#22273)",
     "abort-blocks": "an aborted request stays at the head of the queue: nothing is admitted any more",
+    "spoiled-by-overlong": "a prompt that is refused spoils the numbers of later ones: one sign, and nothing else",
     "dirty-after-abort": "pages of an aborted request are given away before it stops writing: from then on every text "
     "is wrong from its 13th token on",
     "overlong-crashes": "a prompt that is too long reaches the scheduler and kills it (sgl-project/sglang#3910)",

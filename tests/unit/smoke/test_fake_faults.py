@@ -197,6 +197,12 @@ def other_after_an_abort(lab: Lab) -> bool:
         return bool(ask(server).document["output_ids"] != before)
 
 
+def spoiled_by_overlong(lab: Lab) -> bool:
+    with lab.server("--context-length", "100") as server:
+        assert ask(server, "x" * 100).status == 400
+        return set(ask(server, tokens=8).document["text"]) == {"!"}
+
+
 def killed_by(lab: Lab, *argv: str, prompt: str = STORY, turns: int = 1) -> bool:
     with lab.server(*argv) as server:
         for _ in range(turns):
@@ -348,6 +354,7 @@ CHECKS: dict[str, Callable[[Lab], bool]] = {
     "burst-drops-one": burst,
     "abort-leaks": lambda lab: after_an_abort(lab) == (200, 1),
     "abort-blocks": lambda lab: after_an_abort(lab) == (0, 0),
+    "spoiled-by-overlong": spoiled_by_overlong,
     "dirty-after-abort": other_after_an_abort,
     "overlong-crashes": lambda lab: killed_by(lab, "--context-length", "20", prompt="x" * 20),
     "memory-grows": used_tokens,

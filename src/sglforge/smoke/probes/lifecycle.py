@@ -6,9 +6,11 @@ from sglforge.smoke import serverlog
 from sglforge.smoke.client import Request
 from sglforge.smoke.generation import greedy
 from sglforge.smoke.probes.model import Judgement, Need, Probe, Waves, failed, passed, skipped
+from sglforge.smoke.probes.quality import degenerate
 from sglforge.smoke.subject import Subject
 from sglforge.smoke.transcript import Observed
 
+_ALIVE_TOKENS = 4
 _READ_IT = "what raised it did not finish its work: find the traceback in the log"
 
 
@@ -28,7 +30,8 @@ def _judge_started(observed: Observed) -> Judgement:
 
 def _ask_alive(subject: Subject) -> Waves:
     route = "/model_info" if subject.api == "sglang" else "/v1/models"
-    return (Request(name="model-info", path=route),), (greedy("once-more", "Hello", 4),)
+    once_more = greedy("once-more", subject.long_prompt, _ALIVE_TOKENS)
+    return (Request(name="model-info", path=route),), (once_more,)
 
 
 def _judge_alive(observed: Observed) -> Judgement:
@@ -39,6 +42,13 @@ def _judge_alive(observed: Observed) -> Judgement:
             "server-died-after-success",
             f"the server decoded at first and is dead or silent after the probes ({how}; health is {observed.health})",
             "the last probe that it answered is the one to look at; its log says more",
+        )
+    if (spoiled := degenerate(observed.generations()["once-more"])) and spoiled.broken:
+        return failed(
+            "degenerate-output",
+            f"the server still decodes, but no text any more: {spoiled.message}",
+            "compare with probe decode-single, which asked the same at first: a probe in between has spoiled something",
+            text=observed.generations()["once-more"].text,
         )
     fresh = serverlog.exceptions(observed.log[len(observed.ready_log) :])
     if fresh:
@@ -93,7 +103,7 @@ STARTED = Probe(
 )
 ALIVE_AFTER = Probe(
     name="alive-after",
-    proves="the probes' requests have not killed or hung the server, nor raised anything in it",
+    proves="the probes' requests have not killed, hung or spoiled the server, nor raised anything in it",
     requests=_ask_alive,
     judge=_judge_alive,
     judges_silence=True,
