@@ -25,6 +25,8 @@ Progress = Callable[[str], None]
 ATTEMPTS = 3
 # SGLang lets its warm-up outlive a SIGTERM by two minutes, in which nothing is served: not worth waiting for.
 UNREADY_STOP_S = 5.0
+# What is left of a server that has ended may need it: its children, and on a busy machine its sockets.
+MOMENT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,15 +176,15 @@ def stop(service: proc.Service, port: int, *, grace_s: float, watch: Watch | Non
         if not ended_before:
             os.kill(service.pid, signal.SIGTERM)
         forced = not _until(lambda: service.poll() is not None, grace_s)
-        # a child may need a moment longer than its parent
         if not forced:
-            _until(lambda: not service.members(), 1.0)
+            _until(lambda: not service.members(), MOMENT_S)
             orphans = tuple(ports.process(pid) for pid in service.members() if pid != service.pid)
-            left = watch.listening() if watch else ()
+            left = _still_listening(watch, within_s=0.0 if orphans else MOMENT_S)
     finally:
         if watch:
             watch.look(service.members())
         service.stop(grace_s=0.0)
+        _still_listening(watch, within_s=MOMENT_S)
         remains = watch.clear() if watch else Remains()
     return Stopped(
         seconds=time.monotonic() - start,
@@ -196,6 +198,14 @@ def stop(service: proc.Service, port: int, *, grace_s: float, watch: Watch | Non
         perhaps=tuple(map(str, remains.perhaps)),
         ports=left or remains.ports,
     )
+
+
+def _still_listening(watch: Watch | None, *, within_s: float) -> tuple[int, ...]:
+    """Return the ports that do not close in time: threads of a process that has ended may hold them for a moment."""
+    if watch is None:
+        return ()
+    _until(lambda: not watch.listening(), within_s)
+    return watch.listening()
 
 
 def _spawn(script: Path, log: Path) -> proc.Service:
