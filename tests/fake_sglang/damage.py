@@ -36,7 +36,7 @@ def token(job: Job, best: int, faults: Faults, *, speculative: bool) -> int:
         return ord("!")
     if "garbage-together" in faults and job.peak > 1 and place >= 8 and place % 8 == 5:
         return ord("a") + number(job.output, 26)
-    if "garbage-in-large-batches" in faults and job.peak > 8 and place % 8 == 5:
+    if "garbage-in-large-batches" in faults and job.peak > 8 and place == 5 and job.max_new_tokens <= 8:
         return ord("a") + number(job.output, 26)
     if "wrong-fact" in faults and best == ord("P") and _says(job.source + job.output, "Paris"):
         job.planned = "yons"
