@@ -50,7 +50,7 @@ FAULTS: Mapping[str, str] = {
     "degenerate-late": "numbers overflow at later positions: one sign to the end from the 200th token on",
     "rounding-tie": "no fault on a GPU: two tokens are equally likely, and who else is in the batch decides",
     "garbage-together": "requests of one batch overwrite each other's KV rows; alone all is right",
-    "garbage-in-large-batches": "the same for more than eight short requests at once: the graph of that bucket is wrong",
+    "garbage-in-large-batches": "the same for more than eight short requests at once: their graph is wrong",
     "ignores-prompts": "no fault of SGLang: something answers every prompt with one and the same text",
     "prefix-cache-other-prompt": "the prefix cache returns the KV rows of another prompt with the same first page"
     " (waybarrios/vllm-mlx#384, sgl-project/sglang#24175)",
