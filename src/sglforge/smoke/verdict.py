@@ -23,17 +23,20 @@ NOT_PROVEN: Mapping[Scope, tuple[str, ...]] = {
         "CUDA graphs and streams",
         "tensor parallelism and NCCL",
         "memory budgets and speed",
+        "sampling: every request is greedy",
         "models other than this one",
     ),
     "gpu": (
         "speed and memory under load",
         "contexts longer than the probes' prompts",
+        "sampling: every request is greedy",
         "models other than this one",
     ),
     "unknown": (
         "on which hardware it ran",
         "speed and memory under load",
         "contexts longer than the probes' prompts",
+        "sampling: every request is greedy",
         "models other than this one",
     ),
 }
