@@ -60,7 +60,9 @@ def test_a_build_ends_with_a_proven_server(release: Release) -> None:
     assert release.built.document["verdict"] == "pass", release.built.talk
     assert release.built.smoke["scope"] == "cpu-logic"
     assert len(release.built.probes) >= 12
-    assert set(release.built.probes.values()) == {"pass"}
+    # with overlapped speculation these releases return no log-probabilities
+    others = {name: verdict for name, verdict in release.built.probes.items() if verdict != "pass"}
+    assert others in ({}, {"prefill-vs-decode": "skipped"})
     assert servers(release.workspace) == []
 
 
