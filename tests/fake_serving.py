@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.base import files
 from sglforge.base.ids import Sha256
 from sglforge.config.model import FactProbe, SmokeExpectations, ToolProbe
+from sglforge.smoke import ports
 
 _SERVER = Path(__file__).parent / "fake_sglang"
 
@@ -75,3 +81,24 @@ def marked(name: str, value: Path) -> list[str]:
             if f"{name}={value}\0".encode() in environment and command:
                 found.append(command.replace(b"\0", b" ").decode())
     return found
+
+
+@contextmanager
+def fake_process(*argv: str, fault: str = "") -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Yield a fake server that nobody of us started, and its port; kill what is left of it afterwards."""
+    port = ports.free_port()
+    with subprocess.Popen(
+        [sys.executable, _SERVER, "--port", str(port), *argv],
+        env={**os.environ, "FAKE_FAULT": fault},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as server:
+        try:
+            deadline = time.monotonic() + 30
+            while not ports.is_open(port):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield server, port
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_serving import fake_process
 from fake_sglang import language, serving
 from fake_sglang.driving import Asked, Driver
 from fake_sglang.faults import FAULTS
 from fake_sglang.options import VERSION, parse
 from fake_sglang.tokens import as_symbols, encode
-
-from sglforge.smoke import ports
 
 STORY = "Tell me a story."
 FACT = "The capital of France is"
@@ -407,22 +403,8 @@ def test_a_fault_is_there_when_it_is_asked_for_and_only_then(
 
 @contextmanager
 def process(fault: str) -> Iterator[subprocess.Popen[bytes]]:
-    port = ports.free_port()
-    with subprocess.Popen(
-        [sys.executable, FOLDER, "--port", str(port)],
-        env={**os.environ, "FAKE_FAULT": fault},
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as server:
-        try:
-            deadline = time.monotonic() + 30
-            while not ports.is_open(port):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            yield server
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
+    with fake_process(fault=fault) as (server, _):
+        yield server
 
 
 def test_sigterm_ends_a_sound_server_at_once_and_a_slow_one_later() -> None:

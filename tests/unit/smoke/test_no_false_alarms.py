@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_serving import SMOKE
+from fake_serving import SMOKE, fake_process
 from kill_cases import TREE, Case, profile_of
 from unit.smoke.conftest import ROOT, Bench
 
 from sglforge.base import runrecord
 from sglforge.config.model import Profile, SmokeExpectations, Target
-from sglforge.smoke import attached, ports
+from sglforge.smoke import attached
 from sglforge.smoke.probes.catalog import PROBES
 from sglforge.smoke.probes.model import Need
 from sglforge.smoke.run import run
@@ -112,22 +107,8 @@ def test_a_rounding_that_company_decides_is_a_tie_on_a_gpu(bench: Bench) -> None
 @contextmanager
 def serving(*argv: str, fault: str = "") -> Iterator[str]:
     """Yield the address of a fake server that nobody of us started."""
-    port = ports.free_port()
-    with subprocess.Popen(
-        [sys.executable, FAKE, "--port", str(port), *argv],
-        env={**os.environ, "FAKE_FAULT": fault},
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as server:
-        try:
-            deadline = time.monotonic() + 30
-            while not ports.is_open(port):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
+    with fake_process(*argv, fault=fault) as (_, port):
+        yield f"http://127.0.0.1:{port}"
 
 
 def asked(url: str, folder: Path, smoke: SmokeExpectations | None = SMOKE) -> SmokeReport:

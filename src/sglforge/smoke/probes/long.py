@@ -113,15 +113,11 @@ def _sample(subject: Subject) -> int:
     return subject.room_for(_SAMPLE_CHARACTERS)
 
 
-def _limit(subject: Subject) -> int | None:
-    return subject.longest_prompt
-
-
 def _more_context(observed: Observed) -> Waves:
     """Ask a prompt near the limit twice, then one above it, then whether the server still decodes."""
     if len(observed.exchanges) != 1:
         return questions(observed, _pairs(observed))
-    characters, limit = _characters_per_token(observed), _limit(observed.subject)
+    characters, limit = _characters_per_token(observed), observed.subject.longest_prompt
     if characters is None or limit is None:
         return ()
     most = _EXACT_TOKENS if observed.subject.exact else _MOST_TOKENS
@@ -139,14 +135,8 @@ def _far(subject: Subject) -> FactProbe | None:
 
 
 def _characters_per_token(observed: Observed) -> float | None:
-    characters = _sample(observed.subject)
-    match observed.exchanges[0].answer.response:
-        case {"meta_info": {"prompt_tokens": int(tokens)}} | {"usage": {"prompt_tokens": int(tokens)}} if (
-            0 < tokens <= 2 * characters
-        ):
-            return characters / tokens
-        case _:
-            return None
+    characters, tokens = _sample(observed.subject), _prompt_tokens(observed.exchanges[0])
+    return characters / tokens if tokens and 0 < tokens <= 2 * characters else None
 
 
 def _pairs(observed: Observed) -> list[Pair]:
@@ -158,6 +148,7 @@ def _pairs(observed: Observed) -> list[Pair]:
 
 
 def _judge_context(observed: Observed) -> Judgement:
+    limit = observed.subject.longest_prompt
     answers = observed.generations()
     exchanges = {exchange.request.name: exchange for exchange in observed.exchanges}
     if "over" not in exchanges and all(exchange.ok for exchange in observed.exchanges):
@@ -198,19 +189,19 @@ def _judge_context(observed: Observed) -> Judgement:
     if "after" not in answers:
         return failed(
             "overlong-not-refused",
-            f"after a prompt above the limit of {_limit(observed.subject)} tokens (answered with {over.status}) the "
+            f"after a prompt above the limit of {limit} tokens (answered with {over.status}) the "
             f"server does not decode any more ({observed.ended or f'health is {observed.health}'})",
             "a client can end it with one request: set a limit in front of it until this is mended",
         )
     if over.status == 200 or not isinstance(over.status, int) or over.status >= 500:
         return failed(
             "overlong-not-refused",
-            f"a prompt above the limit of {_limit(observed.subject)} tokens is answered with {over.status}: "
+            f"a prompt above the limit of {limit} tokens is answered with {over.status}: "
             f"{excerpt(str(over.answer.response)[:200])}",
             "a clean refusal is a status of 400 to 499",
         )
     return passed(
-        f"{tokens} tokens twice, the same answer; more than {_limit(observed.subject)} are refused with {over.status}"
+        f"{tokens} tokens twice, the same answer; more than {limit} are refused with {over.status}"
         + ties(observed, pairs),
         prompt_tokens=tokens,
     )
