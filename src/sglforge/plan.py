@@ -8,8 +8,8 @@ from typing import Literal
 
 from sglforge.base.files import digest
 from sglforge.base.ids import BuildKey, Sha256
-from sglforge.config.lockfile import Lock, LockedPython, LockedRequirement, LockedSource
-from sglforge.config.model import PackageRecipe, Source, Stack, Target
+from sglforge.config.lockfile import Lock, LockedGit, LockedPython, LockedRequirement, LockedSource
+from sglforge.config.model import GitSource, PackageRecipe, PathSource, SdistSource, Source, Stack, Target, WheelSource
 from sglforge.errors import LockError
 
 KEY_FORMAT = 1
@@ -147,19 +147,30 @@ def _step(
 
 
 def _locked(package: str, source: Source, lock: Lock) -> LockedSource | None:
-    match source.kind:
-        case "path" | "git":
-            return None
-        case "wheel" | "sdist":
-            locked = lock.sources.get(package)
-            if locked is None or (locked.project, locked.version) != (source.project, source.version):
-                has = f"pins {locked.project} {locked.version}" if locked else "does not have it"
-                raise LockError(
-                    code="lock-stale",
-                    message=f"stack {lock.stack} wants {source.project} {source.version}, its lock {has}",
-                    hint=f"nox -s lock -- --stack {lock.stack} --target {lock.target}",
-                )
-            return locked
+    """Return what the lock pins for a source; None for a folder, and for a repository that it has no commit of.
+
+    Raises LockError ``lock-stale``.
+    """
+    if isinstance(source, PathSource):
+        return None
+    locked = lock.sources.get(package)
+    if locked is None and isinstance(source, GitSource):
+        return None
+    if locked is None or locked.kind != source.kind or _asked(locked) != _asked(source):
+        has = f"pins {' '.join(_asked(locked))}" if locked else "does not have it"
+        raise LockError(
+            code="lock-stale",
+            message=f"stack {lock.stack} wants {' '.join(_asked(source))}, its lock {has}",
+            hint=f"nox -s lock -- --stack {lock.stack} --target {lock.target}",
+        )
+    return locked
+
+
+def _asked(source: WheelSource | SdistSource | GitSource | LockedSource) -> tuple[str, str]:
+    """Return what names a source: project and version, or repository and ref."""
+    if isinstance(source, GitSource | LockedGit):
+        return source.url, source.ref
+    return source.project, source.version
 
 
 def _why(*, hit: bool, parts: Mapping[str, str], previous: Mapping[str, str] | None) -> str:

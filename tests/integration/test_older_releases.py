@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from calling import ROOT, Called, call, servers
 
-from sglforge.config.lockfile import lock_path, read_lock
+from sglforge.config.lockfile import LockedArchive, lock_path, read_lock
 from sglforge.patches.series import load_series
 
 pytestmark = [pytest.mark.integration, pytest.mark.servers, pytest.mark.timeout(1800)]
@@ -93,6 +93,7 @@ def test_every_topic_for_the_release_shows_in_the_servers_log(release: Release) 
 
 def test_the_installed_sglang_says_what_it_was_made_from(release: Release) -> None:
     locked = read_lock(lock_path(ROOT, release.stack, "cpu")).sources["sglang"]
+    assert isinstance(locked, LockedArchive)
     script = (
         "import importlib.metadata as m; d = m.distribution('sglang'); print(d.version); "
         "print(next(f for f in d.files if f.name == 'sglforge.json').read_text())"

@@ -17,7 +17,7 @@ from patching import Put
 
 from sglforge.base import proc
 from sglforge.base.workspace import Workspace
-from sglforge.config.lockfile import LockedSource, read_lock
+from sglforge.config.lockfile import LockedArchive, read_lock
 from sglforge.errors import Severity
 from sglforge.host import package_index
 from sglforge.patches.apply import apply_series
@@ -40,7 +40,7 @@ class Released:
     """An archive that a lock names, of a package that has patches."""
 
     package: str
-    locked: LockedSource
+    locked: LockedArchive
 
     @property
     def version(self) -> str:
@@ -51,7 +51,7 @@ RELEASED = {
     f"{package}-{locked.version}": Released(package=package, locked=locked)
     for path in sorted((ROOT / "locks").glob("*.cpu.lock.toml"))
     for package, locked in read_lock(path).sources.items()
-    if (ROOT / "patches" / package).is_dir()
+    if isinstance(locked, LockedArchive) and (ROOT / "patches" / package).is_dir()
 }
 
 Fresh = Callable[[str], Path]

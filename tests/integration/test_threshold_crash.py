@@ -21,7 +21,7 @@ from sglforge.base import files, proc, runrecord
 from sglforge.base.ids import Sha256
 from sglforge.base.workspace import Workspace
 from sglforge.config.load import load_catalog
-from sglforge.config.lockfile import lock_path, read_lock
+from sglforge.config.lockfile import LockedArchive, lock_path, read_lock
 from sglforge.config.model import Profile
 from sglforge.host import package_index
 from sglforge.launch.render import render_bash
@@ -73,8 +73,10 @@ def broken(name: str) -> Topic:
 @pytest.fixture(scope="module")
 def unpatched(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SGLang 0.5.9 as it was released."""
+    locked = read_lock(lock_path(ROOT, STACK, "cpu")).sources["sglang"]
+    assert isinstance(locked, LockedArchive)
     archive = fetch(
-        read_lock(lock_path(ROOT, STACK, "cpu")).sources["sglang"],
+        locked,
         package="sglang",
         python_minor=f"{sys.version_info.major}.{sys.version_info.minor}",
         locations=package_index.read(),

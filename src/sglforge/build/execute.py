@@ -23,6 +23,7 @@ from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.pep517 import Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, publish
+from sglforge.config.lockfile import LockedArchive
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
 from sglforge.errors import BuildError, CheckError
 from sglforge.patches.apply import apply_series
@@ -201,7 +202,7 @@ def _check(step: Step, wheel: Path, python: BuildPython) -> None:
     findings = check_wheel(
         wheel,
         python_minor=python.minor,
-        project=step.locked.project if step.locked else None,
+        project=step.locked.project if isinstance(step.locked, LockedArchive) else None,
         version=step.locked.version if step.locked else None,
         import_name=step.recipe.import_name,
     )

@@ -11,10 +11,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sglforge.base.files import write_text
-from sglforge.config.model import VARIANT, FileModel, HexSha256, Name, PythonMinor, Version
+from sglforge.config.model import (
+    GIT_ID,
+    GIT_REF,
+    GIT_URL,
+    LINE,
+    VARIANT,
+    FileModel,
+    Folder,
+    HexSha256,
+    Name,
+    PythonMinor,
+    Version,
+)
 from sglforge.config.parse import load_model
 from sglforge.errors import ConfigError, LockError
 
+GitId = Annotated[str, Field(pattern=GIT_ID)]
 FILE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._+!-]*$"
 
 
@@ -25,13 +38,49 @@ class LockedFile(FileModel):
     sha256: Annotated[HexSha256, Field(description="hash of the file's bytes")]
 
 
-class LockedSource(FileModel):
+class LockedArchive(FileModel):
     """The archives of one package: one for each Python minor, or one for all (sdist, pure wheel)."""
 
     kind: Annotated[Literal["wheel", "sdist"], Field(description="kind of the stack's source")]
     project: Annotated[str, Field(description="project name on the package index", min_length=1)]
     version: Annotated[Version, Field(description="exact version")]
     files: Annotated[list[LockedFile], Field(description="accepted files", min_length=1)]
+
+
+class LockedPath(FileModel):
+    """A file or folder of a commit that the build sees."""
+
+    path: Annotated[Folder | Literal["."], Field(description="where it is; `.` for the whole repository")]
+    id: Annotated[GitId, Field(description="id of its tree or blob")]
+
+
+class LockedSubmodule(FileModel):
+    """Another repository inside the paths that the build sees."""
+
+    path: Annotated[Folder, Field(description="where it is checked out")]
+    url: Annotated[str, Field(description="where it comes from, as `.gitmodules` says, made absolute", pattern=GIT_URL)]
+    commit: Annotated[GitId, Field(description="its commit")]
+
+
+class LockedGit(FileModel):
+    """A commit of a git repository, and what a build sees of it."""
+
+    kind: Annotated[Literal["git"], Field(description="kind of the stack's source")]
+    url: Annotated[str, Field(description="where it comes from", pattern=GIT_URL)]
+    ref: Annotated[str, Field(description="what was asked for", pattern=GIT_REF)]
+    commit: Annotated[GitId, Field(description="what it was at the time")]
+    described: Annotated[str, Field(description="the commit by its nearest tag", pattern=LINE)]
+    version: Annotated[
+        Version,
+        Field(description="version that the package is built as: the same for all commits after a tag"),
+    ]
+    paths: Annotated[list[LockedPath], Field(description="what the build sees", min_length=1)]
+    submodules: Annotated[
+        list[LockedSubmodule], Field(description="repositories inside these paths", default_factory=list)
+    ]
+
+
+LockedSource = Annotated[LockedArchive | LockedGit, Field(discriminator="kind")]
 
 
 class LockedRequirement(FileModel):
@@ -67,7 +116,8 @@ class Lock(FileModel):
     stack: Annotated[Name, Field(description="stack that it belongs to")]
     target: Annotated[Name, Field(description="target that it belongs to")]
     sources: Annotated[
-        dict[Name, LockedSource], Field(description="archives of the stack's packages", default_factory=dict)
+        dict[Name, LockedSource],
+        Field(description="archives and commits of the stack's packages", default_factory=dict),
     ]
     build_requires: Annotated[
         dict[Name, Annotated[list[LockedRequirement], Field(min_length=1)]],
@@ -141,9 +191,7 @@ def _document(lock: Lock) -> Iterator[str]:
     for name, source in sorted(lock.sources.items()):
         yield f"\n[sources.{_text(name)}]"
         yield f"kind = {_text(source.kind)}"
-        yield f"project = {_text(source.project)}"
-        yield f"version = {_text(source.version)}"
-        yield from _files(source.files)
+        yield from _archive(source) if isinstance(source, LockedArchive) else _git(source)
     for name, requirements in sorted(lock.build_requires.items()):
         yield from _requirements(f"build-requires.{_text(name)}", requirements)
     for python in lock.pythons:
@@ -156,6 +204,25 @@ def _document(lock: Lock) -> Iterator[str]:
         yield f"variant = {_text(python.torch.variant)}"
         yield from _array("sha256", [_text(digest) for digest in sorted(python.torch.sha256)])
         yield from _requirements("pythons.requirements", python.requirements)
+
+
+def _archive(source: LockedArchive) -> Iterator[str]:
+    yield f"project = {_text(source.project)}"
+    yield f"version = {_text(source.version)}"
+    yield from _files(source.files)
+
+
+def _git(source: LockedGit) -> Iterator[str]:
+    for key in ("url", "ref", "commit", "described", "version"):
+        yield f"{key} = {_text(getattr(source, key))}"
+    paths = [f"{{ path = {_text(item.path)}, id = {_text(item.id)} }}" for item in source.paths]
+    yield from _array("paths", sorted(paths))
+    submodules = [
+        f"{{ path = {_text(item.path)}, url = {_text(item.url)}, commit = {_text(item.commit)} }}"
+        for item in source.submodules
+    ]
+    if submodules:
+        yield from _array("submodules", sorted(submodules))
 
 
 def _requirements(table: str, requirements: Sequence[LockedRequirement]) -> Iterator[str]:

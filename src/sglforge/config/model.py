@@ -22,6 +22,10 @@ VARIANT = r"^[a-z0-9]+$"
 CAPABILITY = r"^[0-9]+\.[0-9]$"
 LINE = r"^[^\x00-\x1f\x7f]+$"
 FOLDER = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
+GIT_URL = r"^[^-\x00-\x20\x7f][^\x00-\x20\x7f]*$"
+GIT_REF = r"^[A-Za-z0-9_][^\x00-\x20\x7f~^:?*\[\\]*$"
+GIT_ID = r"^[0-9a-f]{40}(?:[0-9a-f]{24})?$"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 QUALIFIED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.(?:<locals>\.)?[A-Za-z_][A-Za-z0-9_]*)*$"
 DOTTED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*$"
 
@@ -37,6 +41,10 @@ PATTERNS = {
     QUALIFIED_NAME: "a qualified name such as Worker.__init__ or outer.<locals>.inner",
     DOTTED_NAME: "a dotted name such as self.draft_worker",
     LINE: "one line of text",
+    GIT_URL: "what `git clone` takes, without spaces",
+    GIT_REF: "the name of a branch or tag, or the id of a commit",
+    GIT_ID: "the id of a git object, in full",
+    VARIABLE: "the name of an environment variable",
     FOLDER: "a relative path whose parts begin with a letter, a digit or _",
 }
 """What each pattern means, in a person's words."""
@@ -113,14 +121,18 @@ class GitSource(FileModel):
     """A git repository at a ref."""
 
     kind: Annotated[Literal["git"], Field(description="a git repository")]
-    url: Annotated[str, Field(description="what `git clone` takes", min_length=1)]
-    ref: Annotated[str, Field(description="branch, tag or commit; the lock pins the commit", min_length=1)]
+    url: Annotated[str, Field(description="what `git clone` takes", pattern=GIT_URL)]
+    ref: Annotated[str, Field(description="branch, tag or commit; the lock pins the commit", pattern=GIT_REF)]
     subdirectory: Annotated[
         Folder | None, Field(description="folder that holds the package; left out: the repository's root")
     ] = None
     source_paths: Annotated[
-        list[Folder], Field(description="folders that the build sees; nothing else decides the build key")
+        list[Folder], Field(description="files and folders that the build sees; nothing else decides the build key")
     ] = []
+    version: Annotated[
+        Version | None,
+        Field(description="version that the package is built as; left out: worked out from the nearest tag `v*`"),
+    ] = None
 
     @property
     def method(self) -> BuildMethod:
@@ -152,6 +164,14 @@ class PackageRecipe(FileModel):
     toolchain: Annotated[
         list[Literal["python-abi", "glibc", "host-compiler", "nvcc", "torch"]],
         Field(description="parts of the toolchain that decide what is built; they enter the build key"),
+    ] = []
+    environment: Annotated[
+        dict[Annotated[str, Field(pattern=VARIABLE)], str],
+        Field(description="source builds: variables of the build; `{version}` stands for the source's version"),
+    ] = {}
+    depends: Annotated[
+        list[Name],
+        Field(description="packages of the stack that are built before and installed in the build environment"),
     ] = []
     waits_for: Annotated[
         str | None,

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from packaging.version import parse
 from pydantic import Field
 
-from sglforge.config.lockfile import LockedFile, LockedSource
+from sglforge.config.lockfile import LockedArchive, LockedFile
 from sglforge.config.model import FileModel, Version
 from sglforge.config.parse import load_model
 from sglforge.config.suggest import hint
@@ -57,9 +57,9 @@ class Releases(FileModel):
                 )
         return tuple(release for release in self.releases if release.version in wanted)
 
-    def source(self, release: Release) -> LockedSource:
+    def source(self, release: Release) -> LockedArchive:
         """Return a release as a source that can be fetched."""
-        return LockedSource(kind="wheel", project=self.project, version=release.version, files=[release.file])
+        return LockedArchive(kind="wheel", project=self.project, version=release.version, files=[release.file])
 
 
 def releases_path(root: Path, package: str) -> Path:

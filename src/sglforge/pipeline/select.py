@@ -13,7 +13,7 @@ from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.build import store
 from sglforge.config.load import Catalog, load_catalog
-from sglforge.config.lockfile import Lock, lock_path, read_lock
+from sglforge.config.lockfile import Lock, LockedArchive, lock_path, read_lock
 from sglforge.config.model import PathSource, Stack, StackEnvironment, Target
 from sglforge.errors import BuildError, ConfigError, Finding
 from sglforge.host import doctor
@@ -175,7 +175,7 @@ def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str)
         source = selection.stack.packages[name].source
         if isinstance(source, PathSource):
             found[name] = digest_folder(selection.catalog.root / source.path)
-        elif locked := lock.sources.get(name):
+        elif isinstance(locked := lock.sources.get(name), LockedArchive):
             found[name] = Sha256(choose(locked, minor).sha256)
     return found
 

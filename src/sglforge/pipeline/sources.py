@@ -11,7 +11,15 @@ from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.scratch import working_folder
 from sglforge.config import suggest
-from sglforge.config.lockfile import Lock, LockedRequirement, LockedSource, dump_lock, lock_path, write_lock
+from sglforge.config.lockfile import (
+    Lock,
+    LockedArchive,
+    LockedRequirement,
+    LockedSource,
+    dump_lock,
+    lock_path,
+    write_lock,
+)
 from sglforge.config.model import GitSource, SdistSource, WheelSource
 from sglforge.errors import ConfigError, Finding, PatchError, Severity, verdict_of
 from sglforge.host import package_index
@@ -54,8 +62,8 @@ def lock(request: Request, console: Console) -> Outcome:
                 findings.append(_not_pinned(name, source))
             if isinstance(source, WheelSource | SdistSource):
                 with console.step(f"pin {name}") as step:
-                    sources[name] = pin(source, minors, locations)
-                    step.say(f"{source.project} {source.version}, {len(sources[name].files)} files")
+                    sources[name] = pinned = pin(source, minors, locations)
+                    step.say(f"{source.project} {source.version}, {len(pinned.files)} files")
             requires = selection.catalog.packages[name].build_requires
             if requires and source.method == "pep517":
                 with console.step(f"resolve build of {name}"):
@@ -192,8 +200,8 @@ def patch(request: Request, console: Console) -> Outcome:
 def bring(
     step: Step, planned: Planned, request: Request, console: Console, locations: IndexLocations
 ) -> SourceArchive | None:
-    """Fetch the archive of a step; None for a source that is a folder."""
-    if step.locked is None:
+    """Fetch the archive of a step; None for a source that is none."""
+    if not isinstance(step.locked, LockedArchive):
         return None
     selection = planned.selection
     with console.step(f"fetch {step.package}") as shown:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sglforge.config.lockfile import LockedFile, LockedSource
+from sglforge.config.lockfile import LockedArchive, LockedFile
 from sglforge.errors import LockError
 
 
-def choose(locked: LockedSource, python_minor: str) -> LockedFile:
+def choose(locked: LockedArchive, python_minor: str) -> LockedFile:
     """Return the file of a locked source that fits a Python on this machine: the sdist, or the best wheel.
 
     Raises LockError ``no-file-for-python``.

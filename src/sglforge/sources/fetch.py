@@ -10,7 +10,7 @@ from sglforge.base.files import remove, sha256_file
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.workspace import Workspace
-from sglforge.config.lockfile import LockedFile, LockedSource
+from sglforge.config.lockfile import LockedArchive, LockedFile
 from sglforge.errors import FetchError
 from sglforge.sources.choose import choose
 from sglforge.sources.index import search
@@ -18,7 +18,7 @@ from sglforge.sources.model import IndexFile, SourceArchive
 
 
 def fetch(
-    locked: LockedSource,
+    locked: LockedArchive,
     *,
     package: str,
     python_minor: str,
@@ -63,7 +63,7 @@ def fetch(
 
 def fetch_file(
     wanted: LockedFile,
-    locked: LockedSource,
+    locked: LockedArchive,
     *,
     package: str,
     locations: IndexLocations,
@@ -134,7 +134,7 @@ def _other_file(wanted: LockedFile, file: IndexFile) -> FetchError:
     )
 
 
-def _not_offered(locked: LockedSource, wanted: LockedFile, *, offline: bool) -> FetchError:
+def _not_offered(locked: LockedArchive, wanted: LockedFile, *, offline: bool) -> FetchError:
     if offline:
         return FetchError(
             code="offline-missing",

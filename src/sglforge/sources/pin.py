@@ -9,7 +9,7 @@ from pathlib import Path
 from sglforge.base.download import download, redact
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
-from sglforge.config.lockfile import LockedFile, LockedSource
+from sglforge.config.lockfile import LockedArchive, LockedFile
 from sglforge.config.model import SdistSource, WheelSource
 from sglforge.errors import LockError
 from sglforge.sources.index import find_files
@@ -19,7 +19,7 @@ from sglforge.sources.tags import rank, supported_tags
 _STANDS_FOR_ALL = "cp311"
 
 
-def pin(source: WheelSource | SdistSource, pythons: Sequence[str], locations: IndexLocations) -> LockedSource:
+def pin(source: WheelSource | SdistSource, pythons: Sequence[str], locations: IndexLocations) -> LockedArchive:
     """Return the files of a release that this machine's Pythons need, with their hashes.
 
     Hashes are those that the locations state; a file without one is fetched once and hashed.
@@ -37,7 +37,7 @@ def pin(source: WheelSource | SdistSource, pythons: Sequence[str], locations: In
         names = sorted({_best_wheel(source, offered, minor) for minor in pythons})
     else:
         names = [_sdist(source, offered)]
-    return LockedSource(
+    return LockedArchive(
         kind=source.kind,
         project=source.project,
         version=source.version,

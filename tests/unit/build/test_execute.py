@@ -23,7 +23,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.base.workspace import Workspace
 from sglforge.build.execute import BuildPython, execute
 from sglforge.build.store import StoredWheel, lookup, verify
-from sglforge.config.lockfile import LockedFile, LockedRequirement, LockedSource
+from sglforge.config.lockfile import LockedArchive, LockedFile, LockedRequirement
 from sglforge.config.model import GitSource, PackageRecipe, PathSource, SdistSource, Source, WheelSource
 from sglforge.errors import BuildError, CheckError, FetchError, PatchError
 from sglforge.patches.series import Series, load_series
@@ -70,7 +70,7 @@ def step_of(source: Source, module: str, *requires: LockedRequirement, exclude: 
     locked = None
     if isinstance(source, WheelSource | SdistSource):
         file = LockedFile(name=f"{source.project}-{source.version}.tar.gz", sha256="0" * 64)
-        locked = LockedSource(kind=source.kind, project=source.project, version=source.version, files=[file])
+        locked = LockedArchive(kind=source.kind, project=source.project, version=source.version, files=[file])
     parts = {"source": source.model_dump_json(), "toolchain.python-abi": "cp3"}
     return Step(
         package="toy",

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from sglforge.base.files import digest
 from sglforge.config.lockfile import (
     Lock,
+    LockedArchive,
     LockedFile,
+    LockedGit,
+    LockedPath,
     LockedPython,
     LockedRequirement,
     LockedSource,
+    LockedSubmodule,
     LockedTorch,
     dump_lock,
     lock_path,
@@ -32,9 +36,26 @@ FILES = st.builds(
 )
 ARCHIVES = st.lists(FILES, min_size=1, max_size=3)
 REQUIREMENTS = st.builds(LockedRequirement, name=WORDS, version=WORDS, files=ARCHIVES)
-SOURCES = st.builds(
-    LockedSource, kind=st.sampled_from(["wheel", "sdist"]), project=WORDS, version=VERSIONS, files=ARCHIVES
+RELEASES = st.builds(
+    LockedArchive, kind=st.sampled_from(["wheel", "sdist"]), project=WORDS, version=VERSIONS, files=ARCHIVES
 )
+IDS = st.from_regex(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z", fullmatch=True)
+FOLDERS = st.from_regex(r"\A[A-Za-z0-9_]{1,8}(?:/[A-Za-z0-9_.+-]{0,0}[A-Za-z0-9_]{1,8})?\Z", fullmatch=True)
+URLS = st.from_regex(r"\A[^\x00-\x20\x7f-][^\x00-\x20\x7f]{0,20}\Z", fullmatch=True).filter(
+    lambda url: not any("\ud800" <= sign <= "\udfff" for sign in url)
+)
+COMMITS = st.builds(
+    LockedGit,
+    kind=st.just("git"),
+    url=URLS,
+    ref=st.from_regex(r"\A[A-Za-z0-9_]{1,8}(?:[/.-][A-Za-z0-9_]{1,8})?\Z", fullmatch=True),
+    commit=IDS,
+    described=st.from_regex(r"\A[a-z0-9.-]{1,20}\Z", fullmatch=True),
+    version=VERSIONS,
+    paths=st.lists(st.builds(LockedPath, path=st.one_of(FOLDERS, st.just(".")), id=IDS), min_size=1, max_size=3),
+    submodules=st.lists(st.builds(LockedSubmodule, path=FOLDERS, url=URLS, commit=IDS), max_size=2),
+)
+SOURCES = st.one_of(RELEASES, COMMITS)
 PYTHONS = st.builds(
     LockedPython,
     minor=st.from_regex(r"\A3\.[0-9]{1,2}\Z", fullmatch=True),
@@ -66,7 +87,7 @@ def small_lock() -> Lock:
         stack="release-0.5.23",
         target="cpu",
         sources={
-            "sglang": LockedSource(
+            "sglang": LockedArchive(
                 kind="wheel", project="sglang", version="0.5.23", files=files("b-py3.whl", "a-py3.whl")
             )
         },
@@ -97,13 +118,20 @@ def test_a_lock_is_read_back_as_it_was_and_written_the_same(
     path.write_text(text, newline="")
     read = read_lock(path)
     assert dump_lock(read) == text
-    assert {name: set(map(repr, source.files)) for name, source in read.sources.items()} == {
-        name: set(map(repr, source.files)) for name, source in lock.sources.items()
+    assert {name: _parts(source) for name, source in read.sources.items()} == {
+        name: _parts(source) for name, source in lock.sources.items()
     }
     assert [sorted(map(_plain, python.requirements)) for python in read.pythons] == [
         sorted(map(_plain, python.requirements)) for python in lock.pythons
     ]
     assert [python.torch.sha256 for python in read.pythons] == [sorted(python.torch.sha256) for python in lock.pythons]
+
+
+def _parts(source: LockedSource) -> tuple[str, set[str]]:
+    if isinstance(source, LockedArchive):
+        return f"{source.kind} {source.project} {source.version}", set(map(repr, source.files))
+    told = f"{source.url} {source.ref} {source.commit} {source.described} {source.version}"
+    return told, {*map(repr, source.paths), *map(repr, source.submodules)}
 
 
 def _plain(requirement: LockedRequirement) -> tuple[str, str, list[str]]:

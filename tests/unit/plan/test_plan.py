@@ -11,10 +11,10 @@ from sglforge import plan
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.config.lockfile import (
     Lock,
+    LockedArchive,
     LockedFile,
     LockedPython,
     LockedRequirement,
-    LockedSource,
     LockedTorch,
 )
 from sglforge.config.model import (
@@ -55,7 +55,7 @@ LOCK = Lock(
     stack="s",
     target="cpu",
     sources={
-        "sglang": LockedSource(
+        "sglang": LockedArchive(
             kind="wheel",
             project="sglang",
             version="0.5.23",
@@ -175,7 +175,7 @@ def test_the_label_of_a_wheel_names_target_source_and_patches() -> None:
 
 
 @pytest.mark.parametrize("sources", [{}, {"sglang": LOCK.sources["sglang"].model_copy(update={"version": "0.5.22"})}])
-def test_a_stack_that_moved_on_makes_its_lock_stale(sources: dict[str, LockedSource]) -> None:
+def test_a_stack_that_moved_on_makes_its_lock_stale(sources: dict[str, LockedArchive]) -> None:
     with pytest.raises(LockError) as caught:
         make(lock=LOCK.model_copy(update={"sources": sources}))
     assert caught.value.code == "lock-stale"

@@ -12,7 +12,7 @@ from pytest_httpserver import HTTPServer
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.workspace import Workspace
-from sglforge.config.lockfile import LockedFile, LockedSource
+from sglforge.config.lockfile import LockedArchive, LockedFile
 from sglforge.errors import FetchError, LockError
 from sglforge.sources.choose import choose
 from sglforge.sources.fetch import fetch
@@ -25,8 +25,8 @@ HASH = Sha256(hashlib.sha256(CONTENT).hexdigest())
 WHEEL = "toy-1.0-py3-none-any.whl"
 
 
-def locked(*names: str, sha256: str = HASH, kind: str = "wheel") -> LockedSource:
-    return LockedSource.model_validate(
+def locked(*names: str, sha256: str = HASH, kind: str = "wheel") -> LockedArchive:
+    return LockedArchive.model_validate(
         {
             "kind": kind,
             "project": "toy",
@@ -48,7 +48,7 @@ def index(server: HTTPServer, *, stated: str = HASH, content: bytes = CONTENT) -
     return IndexLocations(index_url=server.url_for("/simple"))
 
 
-def get(source: LockedSource, locations: IndexLocations, workspace: Workspace, **more: object) -> SourceArchive:
+def get(source: LockedArchive, locations: IndexLocations, workspace: Workspace, **more: object) -> SourceArchive:
     return fetch(
         source,
         package="toy",
