@@ -27,6 +27,7 @@ from sglforge.smoke.verdict import SmokeReport
 
 sys.path.insert(0, str(ROOT / "tests"))  # where the fake server and the table of its faults are
 from fake_serving import make_environment
+from fake_sglang.options import VERSION
 from kill_cases import SOUND, TABLE, TREE, Case, profile_of
 
 CLEAN_RUNS = 20
@@ -45,7 +46,7 @@ USUAL: Mapping[str, Request] = {"/health": HEALTH, "/health_generate": HEALTH_GE
 def measure(setting: Setting) -> dict[str, object]:
     """Let smoke, and the usual questions, look for every fault of the fake server; then count false alarms."""
     with setting.folder() as folder:
-        environment = make_environment(folder / "environment")
+        environment = make_environment(folder / "environment", sglang_version=VERSION)
         cases = TABLE
         with ThreadPoolExecutor(AT_ONCE) as pool:
             found = pool.map(lambda item: _row(item[0], item[1], environment, folder), cases.items())
