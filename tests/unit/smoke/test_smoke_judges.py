@@ -396,6 +396,38 @@ def test_a_threshold_that_cannot_be_crossed_is_not_asked_for() -> None:
         assert missing(dataclasses.replace(served, max_running=limit), THRESHOLD_WAVE.needs) is None
 
 
+@pytest.mark.parametrize(
+    ("above_s", "asked", "code", "words"),
+    [
+        ([1.1], 1, "", "no cliff ("),
+        ([60.0, 60.0], 2, "spec-threshold-regression", "60.0 times slower"),
+        # requests that arrive one after the other are no batch: one quick round proves nothing
+        ([60.0, 1.1, 60.0], 3, "spec-threshold-regression", "60.0 times slower"),
+        ([60.0, 1.1, 1.2], 3, "", "no cliff, but once of 3 times (3 in 1.0 s, 4 in 1.0 s, 5 in 1.1 s at once)"),
+    ],
+)
+def test_a_cliff_is_one_that_is_there_twice(above_s: list[float], asked: int, code: str, words: str) -> None:
+    subject = dataclasses.replace(CPU, own=False, threshold=4, max_running=8)
+    rounds = iter(above_s)
+    exchanges: list[Exchange] = []
+    sent = 0
+    waves = THRESHOLD_WAVE.requests(subject)
+    while waves:
+        for wave in waves:
+            around = "-short" not in wave[0].name and "-long" not in wave[0].name
+            sent += around and len(wave) == 5
+            seconds = next(rounds) if around and len(wave) == 5 else 1.0
+            for request in wave:
+                drafts = 0 if "together-short" in request.name else 48
+                response = sglang("x" * 64, spec_num_correct_drafts=drafts, spec_verify_ct=64)
+                answer = Answer(status=200, seconds=seconds, response=response)
+                exchanges.append(Exchange(probe=THRESHOLD_WAVE.name, server="profile", request=request, answer=answer))
+        waves = THRESHOLD_WAVE.follow_up(Observed(subject=subject, exchanges=tuple(exchanges)))
+    judgement = judge(THRESHOLD_WAVE, Observed(subject=subject, exchanges=tuple(exchanges)))
+    assert (judgement.code, sent) == (code, asked)
+    assert words in judgement.message
+
+
 def openai_answers(probe: Probe, text: str, tokens: int) -> Judgement:
     subject = dataclasses.replace(CPU, api="openai", own=False, expectations=None, longest_prompt=None)
     response = {"choices": [{"text": text, "finish_reason": "stop"}], "usage": {"completion_tokens": tokens}}
