@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from sglforge.base.cancel import Cancellation
 from sglforge.errors import SglforgeError
 
 TAIL_LINES = 20
 UNGUARDED_S = 60.0
+LOOK_EVERY_S = 0.1
+"""How often a running program's cancellation is looked at."""
 
 # The process that ends what we started if we die: then its input ends without the word that all is well.
 # PR_SET_PDEATHSIG cannot do it: it reaches one process, and a child that is just starting misses the death.
@@ -92,15 +95,20 @@ def run(
     log: Path | None = None,
     stdin: str | None = None,
     check: bool = True,
+    cancellation: Cancellation | None = None,
 ) -> Completed:
     """Run a program to its end in a process group of its own.
 
     ``env`` replaces the whole environment. With ``log``, command line and output are appended to that file as they
     come, so that a kill loses nothing, and are still returned. A timeout or Ctrl-C ends the whole group; so does
-    our own death, also by SIGKILL, where the program may take longer than a minute.
+    our own death, also by SIGKILL, where the program may take longer than a minute. A thread that is not the main
+    one sees no Ctrl-C: it is handed a ``cancellation`` (``functools.partial(run, cancellation=...)`` is a Runner).
 
-    Raises ProcessError ``program-missing``, ``process-timeout`` and, with ``check``, ``process-failed``.
+    Raises ProcessError ``program-missing``, ``process-timeout`` and, with ``check``, ``process-failed``;
+    Cancelled, like Ctrl-C.
     """
+    if cancellation:
+        cancellation.check()
     words = tuple(str(word) for word in argv)
     start = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -108,13 +116,11 @@ def run(
         begin = out.tell()
         guarded = timeout_s is None or timeout_s > UNGUARDED_S
         guard = stack.enter_context(_guarded()) if guarded else None
-        process = _start(
-            words, cwd=cwd, env=env, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, out=out, err=err
-        )
+        process = _start(words, cwd=cwd, env=env, stdin=_input(stack, stdin), out=out, err=err)
         if guard:
             _tell(guard, str(process.pid))
         try:
-            process.communicate(stdin.encode() if stdin else None, timeout=timeout_s)
+            _wait(process, timeout_s, cancellation)
         except subprocess.TimeoutExpired as error:
             end_group(process.pid, grace_s=2.0)
             process.wait()
@@ -139,6 +145,27 @@ def run(
     if check and done.returncode:
         raise failed(done, log=log)
     return done
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float | None, cancellation: Cancellation | None) -> None:
+    """Wait for the end of a process, with an eye on the cancellation.
+
+    Raises subprocess.TimeoutExpired and Cancelled.
+    """
+    if cancellation is None:
+        process.wait(timeout=timeout_s)
+        return
+    deadline = time.monotonic() + timeout_s if timeout_s is not None else None
+    while True:
+        left = LOOK_EVERY_S if deadline is None else min(LOOK_EVERY_S, deadline - time.monotonic())
+        try:
+            process.wait(timeout=max(left, 0.0))
+        except subprocess.TimeoutExpired:
+            cancellation.check()
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+        else:
+            return
 
 
 def failed(done: Completed, *, log: Path | None = None) -> ProcessError:
@@ -318,6 +345,16 @@ def _outputs(stack: contextlib.ExitStack, log: Path | None, words: Sequence[str]
     return out, out
 
 
+def _input(stack: contextlib.ExitStack, text: str | None) -> IO[bytes] | int:
+    """Return what a program reads: a file with the text, which no slow reader makes us wait for."""
+    if not text:
+        return subprocess.DEVNULL
+    stream = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    stream.write(text.encode())
+    stream.seek(0)
+    return stream
+
+
 def _read(stream: IO[bytes], begin: int) -> str:
     stream.seek(begin)
     return stream.read().decode(errors="replace")
@@ -328,7 +365,7 @@ def _start(
     *,
     cwd: Path | None,
     env: Mapping[str, str] | None,
-    stdin: int,
+    stdin: IO[bytes] | int,
     out: IO[bytes],
     err: IO[bytes],
 ) -> subprocess.Popen[bytes]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sglforge.base import proc
+from sglforge.base.cancel import Cancellation, Cancelled
 
 PYTHON = sys.executable
 ESCAPES = Path(__file__).parent / "escapes.py"
@@ -201,3 +203,38 @@ def test_a_long_program_ends_when_who_ran_it_is_killed(tmp_path: Path) -> None:
     while any(alive(pid) for pid in members) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(alive(pid) for pid in members)
+
+
+def test_a_cancellation_ends_a_program_in_another_thread_with_its_children(tmp_path: Path) -> None:
+    cancellation, pids, seen = Cancellation(), tmp_path / "pids", []
+
+    def work() -> None:
+        try:
+            proc.run(["sh", "-c", 'sleep 60 & echo $! $$ > "$0"; wait', pids], cancellation=cancellation)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is looked at
+            seen.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    cancellation.cancel()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    assert [type(error) for error in seen] == [Cancelled]
+    assert not any(alive(int(word)) for word in pids.read_text().split())
+
+
+def test_what_is_cancelled_does_not_start(tmp_path: Path) -> None:
+    cancellation = Cancellation()
+    cancellation.cancel()
+    with pytest.raises(Cancelled):
+        proc.run(["touch", tmp_path / "started"], cancellation=cancellation)
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_program_that_may_be_cancelled_has_its_time_and_its_input() -> None:
+    cancellation = Cancellation()
+    slow = ["sh", "-c", "sleep 0.5; cat"]
+    assert proc.run(slow, stdin="hello" * 50_000, cancellation=cancellation).stdout == "hello" * 50_000
+    with pytest.raises(proc.ProcessError, match="process-timeout"):
+        proc.run(["sleep", "60"], timeout_s=0.3, cancellation=cancellation)
