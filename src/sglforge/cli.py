@@ -270,6 +270,12 @@ def _path(value: str) -> Path:
     return Path(_text(value))
 
 
+def _count(value: str) -> int:
+    if not (value.isdecimal() and int(value) > 0):
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
+    return int(value)
+
+
 def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     """Return the parser of the whole command line, and that of each verb."""
     parser = _Parser(
@@ -421,7 +427,7 @@ def _build(verbs: Verbs) -> None:
     parser.add_argument(
         "packages", type=_text, nargs="*", metavar="PKG", help="build only these packages; nothing is installed"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="parallel jobs of a compiler build")
+    parser.add_argument("--jobs", type=_count, metavar="N", help="at most so much at once (default: cores, up to 4)")
     parser.add_argument("--keep", action="store_true", help="keep working folders")
     parser.add_argument("--prove", action="store_true", help="start and probe the server again, although proven")
 

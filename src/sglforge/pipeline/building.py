@@ -12,7 +12,6 @@ import sglforge
 from sglforge import plan as plans
 from sglforge.base import runrecord, scratch
 from sglforge.base.console import Console
-from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
@@ -33,11 +32,11 @@ from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.wheels import make_wheels, with_dependencies
 from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
 from sglforge.provision import verify as verifying
 from sglforge.provision.receipt import Environment
-from sglforge.provision.uv import open_uv
 from sglforge.smoke import stored
 from sglforge.smoke.stored import Proof
 
@@ -86,7 +85,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     current = None if request.words("packages") else _current(planned, request)
     if not current:
         chosen = tuple(_looked_at(step, request) for step in chosen)
-    wheels = _wheels(chosen, planned, request, record, console)
+    wheels = make_wheels(chosen, planned, request, record, console)
     steps = [
         {
             "package": step.package,
@@ -105,8 +104,9 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
         "plan": plan_document(planned),
         "steps": steps,
     }
-    if request.words("packages"):
-        return Outcome(document=document, text="\n".join(str(wheel.path) for wheel in wheels))
+    if wanted := request.words("packages"):
+        paths = [str(wheel.path) for step, wheel in zip(chosen, wheels, strict=True) if step.package in wanted]
+        return Outcome(document=document, text="\n".join(paths))
     environment = _install(planned, wheels, request, record, console, current=current)
     document["environment"] = _environment(environment)
     profile = serving.default_profile(selection)
@@ -262,42 +262,7 @@ def _require_packages(request: Request, selection: Selection) -> None:
 
 def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:
     wanted = request.words("packages")
-    by_name = {step.package: step for step in planned.plan.steps}
-    return tuple(by_name[name] for name in wanted) if wanted else planned.plan.steps
-
-
-def _wheels(
-    steps: Sequence[Step], planned: Planned, request: Request, record: RunRecord, console: Console
-) -> list[StoredWheel]:
-    """Return the wheel of each step, built where the store lacks it."""
-    locations = package_index.read() if any(step.state == "miss" for step in steps) else IndexLocations()
-    interpreter = planned.python.interpreter
-    wheels = []
-    for step in steps:
-        if step.state == "hit" and (found := store.lookup(request.workspace, step.key)):
-            console.detail(f"  ok    {step.package}: {step.why}")
-            wheels.append(found)
-            continue
-        from sglforge.build.execute import BuildPython, execute
-        from sglforge.pipeline.sources import bring
-
-        archive = bring(step, planned, request, console, locations)
-        with console.step(f"build {step.package}") as shown:
-            shown.progress(note=step.why)
-            wheel = execute(
-                step,
-                catalog_root=request.catalog_root,
-                archive=archive,
-                series=planned.series.get(step.package),
-                python=BuildPython(path=interpreter.path, minor=interpreter.minor),
-                workspace=request.workspace,
-                record=record,
-                uv=open_uv(locations, offline=request.offline),
-                keep=request.flag("keep"),
-            )
-            shown.say(f"{wheel.path.name} ({step.why})")
-        wheels.append(wheel)
-    return wheels
+    return with_dependencies(wanted, planned.plan.steps) if wanted else planned.plan.steps
 
 
 def _current(planned: Planned, request: Request, *, check: installs.Check = verifying.quick) -> Environment | None:

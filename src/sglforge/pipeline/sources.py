@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sglforge import plan as plans
-from sglforge.base import runrecord
+from sglforge.base import proc, runrecord
+from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
+from sglforge.base.runrecord import RunRecord
 from sglforge.base.scratch import working_folder
 from sglforge.config import suggest
 from sglforge.config.lockfile import (
@@ -28,9 +32,12 @@ from sglforge.patches.result import PatchResult
 from sglforge.patches.series import load_series
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.tasks import Task, carry_out, fault_of
 from sglforge.pipeline.trees import given_version
+from sglforge.pipeline.wheels import FETCHES_AT_ONCE, say_failure
 from sglforge.plan import Step
 from sglforge.provision.prefetch import download_requirements, download_torch
+from sglforge.provision.receipt import TorchReceipt
 from sglforge.provision.resolve import resolve, resolve_build
 from sglforge.provision.uv import open_uv
 from sglforge.sources.fetch import fetch as fetch_archive
@@ -111,46 +118,89 @@ def fetch(request: Request, console: Console) -> Outcome:
     planned = plan(request, selection)
     locations = package_index.read()
     record = runrecord.start(request.workspace.runs)
-    log = record.log("environment", "fetch")
-    python, locked = planned.python.interpreter, planned.python.locked
-    archives = [
-        archive
-        for step in planned.plan.steps
-        if (archive := bring(step, planned, request, console, locations)) is not None
-    ]
-    with console.step("fetch torch") as shown:
-        torch = download_torch(
-            locked.torch,
-            interpreter=python,
-            workspace=request.workspace,
-            locations=locations,
-            offline=request.offline,
-            log=log,
-            progress=shown.progress,
-        )
-        shown.say(f"{locked.torch.version}+{locked.torch.variant}")
-    with console.step("fetch requirements") as shown:
-        for requirements in (locked.requirements, *(step.build_requires for step in planned.plan.steps)):
-            download_requirements(
-                requirements,
-                interpreter=python,
-                workspace=request.workspace,
-                locations=locations,
-                offline=request.offline,
-                log=log,
-            )
-        shown.say(f"{len(locked.requirements)} distributions")
+    fetched = _fetch_all(planned, request, record, console, locations)
+    locked, archives = planned.python.locked, fetched.archives
     document = {
         "schema": 1,
         **selection.to_json(),
         "sources": [
             {"package": archive.package, "path": str(archive.path), "sha256": archive.sha256} for archive in archives
         ],
-        "torch": {"version": locked.torch.version, "variant": locked.torch.variant, "sha256": torch.sha256},
+        "torch": {"version": locked.torch.version, "variant": locked.torch.variant, "sha256": fetched.torch.sha256},
         "requirements": len(locked.requirements),
         "run": record.id,
     }
     return Outcome(document=document, text="everything is here; --offline works now")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetched:
+    """What a fetch has brought: archives in the order of the plan, and the torch."""
+
+    archives: tuple[SourceArchive, ...]
+    torch: TorchReceipt
+
+
+def _fetch_all(
+    planned: Planned, request: Request, record: RunRecord, console: Console, locations: IndexLocations
+) -> _Fetched:
+    """Fetch sources, torch and requirements, several at once."""
+    cancellation = Cancellation()
+    python, locked = planned.python.interpreter, planned.python.locked
+    run = partial(proc.run, cancellation=cancellation)
+    archives: dict[str, SourceArchive | None] = {}
+    torch: list[TorchReceipt] = []
+
+    def source(step: Step) -> None:
+        archives[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)
+
+    def fetch_torch() -> None:
+        with console.step("fetch torch") as shown:
+
+            def progress(done: float = 0.0, total: float | None = None, *, note: str = "") -> None:
+                cancellation.check()
+                shown.progress(done, total, note=note)
+
+            found = download_torch(
+                locked.torch,
+                interpreter=python,
+                workspace=request.workspace,
+                locations=locations,
+                offline=request.offline,
+                log=record.log("torch", "fetch"),
+                progress=progress,
+                run=run,
+            )
+            torch.append(found)
+            shown.say(f"{locked.torch.version}+{locked.torch.variant}")
+
+    def fetch_requirements() -> None:
+        with console.step("fetch requirements") as shown:
+            for requirements in (locked.requirements, *(step.build_requires for step in planned.plan.steps)):
+                download_requirements(
+                    requirements,
+                    interpreter=python,
+                    workspace=request.workspace,
+                    locations=locations,
+                    offline=request.offline,
+                    log=record.log("requirements", "fetch"),
+                    run=run,
+                )
+            shown.say(f"{len(locked.requirements)} distributions")
+
+    steps = planned.plan.steps
+    works: dict[str, Callable[[], None]] = {f"fetch {step.package}": partial(source, step) for step in steps}
+    works |= {"fetch torch": fetch_torch, "fetch requirements": fetch_requirements}
+    failures = carry_out(
+        [Task(name=name, kind="fetch", work=work) for name, work in works.items()],
+        slots={"fetch": FETCHES_AT_ONCE},
+        cancellation=cancellation,
+        failing=partial(say_failure, console),
+    )
+    if failures:
+        raise fault_of(failures)
+    brought = (archives[step.package] for step in steps)
+    return _Fetched(archives=tuple(archive for archive in brought if archive), torch=torch[0])
 
 
 def patch(request: Request, console: Console) -> Outcome:
@@ -198,15 +248,23 @@ def patch(request: Request, console: Console) -> Outcome:
 
 
 def bring(
-    step: Step, planned: Planned, request: Request, console: Console, locations: IndexLocations
+    step: Step,
+    planned: Planned,
+    request: Request,
+    console: Console,
+    locations: IndexLocations,
+    *,
+    cancellation: Cancellation | None = None,
 ) -> SourceArchive | None:
-    """Fetch the archive of a step; None for a source that is none."""
+    """Fetch the archive of a step; None for a source that is none. In a thread, ``cancellation`` ends it."""
     if not isinstance(step.locked, LockedArchive):
         return None
     selection = planned.selection
     with console.step(f"fetch {step.package}") as shown:
 
         def progress(done: int, total: int | None) -> None:
+            if cancellation:
+                cancellation.check()
             shown.progress(done, total, note=f"{done / 1e6:.1f} MB")
 
         archive = fetch_archive(

@@ -1,0 +1,140 @@
+"""The wheels of a plan: what the store lacks is fetched and built, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sglforge.base import proc
+from sglforge.base.cancel import Cancellation
+from sglforge.base.console import Console
+from sglforge.base.runrecord import RunRecord
+from sglforge.build import store
+from sglforge.build.store import StoredWheel
+from sglforge.host import package_index
+from sglforge.pipeline.request import Request
+from sglforge.pipeline.select import Planned
+from sglforge.pipeline.tasks import Failure, Task, carry_out, fault_of
+from sglforge.plan import Step
+from sglforge.provision.uv import open_uv
+
+if TYPE_CHECKING:
+    from sglforge.base.index_locations import IndexLocations
+    from sglforge.sources.model import SourceArchive
+
+FETCHES_AT_ONCE = 4
+BUILDS_AT_ONCE = 4
+
+
+def with_dependencies(packages: Sequence[str], steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps of packages and of what they depend on, in the order of the plan."""
+    by_name = {step.package: step for step in steps}
+    wanted, left = set(packages), list(packages)
+    while left:
+        depends = [name for name in by_name[left.pop()].recipe.depends if name in by_name and name not in wanted]
+        wanted.update(depends)
+        left += depends
+    return tuple(step for step in steps if step.package in wanted)
+
+
+def make_wheels(
+    steps: Sequence[Step], planned: Planned, request: Request, record: RunRecord, console: Console
+) -> list[StoredWheel]:
+    """Return the wheel of each step, in their order; where the store lacks it, it is built.
+
+    Sources are fetched side by side, packages built side by side as far as their ``depends`` allow. When one fails,
+    nothing new starts, what runs comes to its end and is stored, and the error speaks for all that failed.
+    """
+    wheels: dict[str, StoredWheel] = {}
+    for step in steps:
+        if step.state == "hit" and (found := store.lookup(request.workspace, step.key)):
+            console.detail(f"  ok    {step.package}: {step.why}")
+            wheels[step.package] = found
+    missing = [step for step in steps if step.package not in wheels]
+    if missing:
+        _make(missing, wheels, planned, request, record, console)
+    return [wheels[step.package] for step in steps]
+
+
+def _make(
+    missing: Sequence[Step],
+    wheels: dict[str, StoredWheel],
+    planned: Planned,
+    request: Request,
+    record: RunRecord,
+    console: Console,
+) -> None:
+    """Add the wheels that are missing."""
+    from sglforge.pipeline.sources import bring
+
+    locations, cancellation = package_index.read(), Cancellation()
+    archives: dict[str, SourceArchive | None] = {}
+
+    def fetch(step: Step) -> None:
+        archives[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)
+
+    def build(step: Step) -> None:
+        wheels[step.package] = _build(
+            step, archives[step.package], planned, request, record, console, locations, cancellation
+        )
+
+    names = {step.package for step in missing}
+    tasks = []
+    for step in missing:
+        before = tuple(f"build {name}" for name in step.recipe.depends if name in names)
+        tasks.append(Task(name=f"fetch {step.package}", kind="fetch", work=partial(fetch, step)))
+        tasks.append(
+            Task(
+                name=f"build {step.package}",
+                kind="build",
+                work=partial(build, step),
+                needs=(f"fetch {step.package}", *before),
+            )
+        )
+    slots = {"fetch": FETCHES_AT_ONCE, "build": builds_at_once(request, planned.selection.facts.cores)}
+    if failures := carry_out(tasks, slots=slots, cancellation=cancellation, failing=partial(say_failure, console)):
+        raise fault_of(failures)
+
+
+def builds_at_once(request: Request, cores: int | None) -> int:
+    """Return how many packages are built at once: as many as there are cores, at most 4, at most ``--jobs``."""
+    return min(BUILDS_AT_ONCE, cores or 1, request.option("jobs", int) or BUILDS_AT_ONCE)
+
+
+def say_failure(console: Console, failure: Failure, running: Sequence[str]) -> None:
+    """Say at once what failed where something else still runs; the whole error comes at the end."""
+    if running:
+        console.error(f"error: {failure.error}")
+        console.line(f"  ..  nothing new starts; {', '.join(running)} may end first (Ctrl-C ends it now)")
+
+
+def _build(
+    step: Step,
+    archive: SourceArchive | None,
+    planned: Planned,
+    request: Request,
+    record: RunRecord,
+    console: Console,
+    locations: IndexLocations,
+    cancellation: Cancellation,
+) -> StoredWheel:
+    from sglforge.build.execute import BuildPython, execute
+
+    interpreter, run = planned.python.interpreter, partial(proc.run, cancellation=cancellation)
+    with console.step(f"build {step.package}") as shown:
+        shown.progress(note=step.why)
+        wheel = execute(
+            step,
+            catalog_root=request.catalog_root,
+            archive=archive,
+            series=planned.series.get(step.package),
+            python=BuildPython(path=interpreter.path, minor=interpreter.minor),
+            workspace=request.workspace,
+            record=record,
+            uv=open_uv(locations, offline=request.offline, run=run),
+            keep=request.flag("keep"),
+            run=run,
+        )
+        shown.say(f"{wheel.path.name} ({step.why})")
+    return wheel
