@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from sglforge.base.proc import Completed, ProcessError, Runner
 from sglforge.base.proc import run as run_process
@@ -134,15 +136,50 @@ def _variables(scratch: Path, programs: Path) -> dict[str, str]:
     }
 
 
+class _Ear:
+    """`warnings` is one for the whole process: here each thread that builds hears its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heard: dict[int, list[str]] = {}
+        self._undo = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[list[str]]:
+        """Yield the list of what this thread warns of; nobody else is told."""
+        thread = threading.get_ident()
+        with self._lock:
+            if not self._heard:
+                self._undo.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("always")
+                warnings.showwarning = partial(self._show, before=warnings.showwarning)
+            self._heard[thread] = []
+        try:
+            yield self._heard[thread]
+        finally:
+            with self._lock:
+                del self._heard[thread]
+                if not self._heard:
+                    self._undo.close()
+
+    def _show(self, message: Warning | str, *rest: Any, before: Callable[..., None], **more: Any) -> None:
+        if (heard := self._heard.get(threading.get_ident())) is None:
+            before(message, *rest, **more)
+        else:
+            heard.append(str(message))
+
+
+_EAR = _Ear()
+
+
 @contextlib.contextmanager
 def _warnings_in(log: Path) -> Iterator[None]:
     """Write what a backend warns of into its log; `build` passes it on as warnings of this process."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    with _EAR.listening() as said:
         try:
             yield
         finally:
-            if texts := dict.fromkeys(f"warning: {warning.message}\n" for warning in said):
+            if texts := dict.fromkeys(f"warning: {text}\n" for text in said):
                 with log.open("a", encoding="utf-8") as stream:
                     stream.writelines(texts)
 

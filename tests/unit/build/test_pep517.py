@@ -6,7 +6,10 @@ import json
 import os
 import sys
 import textwrap
+import threading
+import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from pytest_httpserver import HTTPServer
 
 from sglforge.artifacts.wheel import check_wheel
 from sglforge.build.execute import BuildPython
-from sglforge.build.pep517 import build_wheel
+from sglforge.build.pep517 import _warnings_in, build_wheel
 from sglforge.config.lockfile import LockedRequirement
 from sglforge.errors import BuildError, FetchError
 from sglforge.provision.uv import Uv
@@ -90,6 +93,21 @@ def test_what_a_backend_warns_of_is_in_its_log_and_nowhere_else(
     assert build(project(tmp_path / "odd", backend)).is_file()
     assert (tmp_path / "build.log").read_text().count("warning: an old key\n") == 1
     assert capfd.readouterr().err == ""
+
+
+def test_builds_in_two_threads_hear_their_own_warnings(tmp_path: Path) -> None:
+    before, together = warnings.showwarning, threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with _warnings_in(tmp_path / name):
+            together.wait(10)
+            warnings.warn(f"of {name}", stacklevel=1)
+            together.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, ("one", "two"))) == [None, None]
+    assert [(tmp_path / name).read_text() for name in ("one", "two")] == ["warning: of one\n", "warning: of two\n"]
+    assert warnings.showwarning is before
 
 
 @pytest.mark.parametrize("version", [None, "0.9"])
