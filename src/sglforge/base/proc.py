@@ -83,6 +83,7 @@ class Runner(Protocol):
         log: Path | None = None,
         stdin: str | None = None,
         check: bool = True,
+        pass_fds: Sequence[int] = (),
     ) -> Completed: ...
 
 
@@ -96,6 +97,7 @@ def run(
     stdin: str | None = None,
     check: bool = True,
     cancellation: Cancellation | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Completed:
     """Run a program to its end in a process group of its own.
 
@@ -103,6 +105,7 @@ def run(
     come, so that a kill loses nothing, and are still returned. A timeout or Ctrl-C ends the whole group; so does
     our own death, also by SIGKILL, where the program may take longer than a minute. A thread that is not the main
     one sees no Ctrl-C: it is handed a ``cancellation`` (``functools.partial(run, cancellation=...)`` is a Runner).
+    The program inherits the descriptors ``pass_fds``, under the same numbers.
 
     Raises ProcessError ``program-missing``, ``process-timeout`` and, with ``check``, ``process-failed``;
     Cancelled, like Ctrl-C.
@@ -116,7 +119,8 @@ def run(
         begin = out.tell()
         guarded = timeout_s is None or timeout_s > UNGUARDED_S
         guard = stack.enter_context(_guarded()) if guarded else None
-        process = _start(words, cwd=cwd, env=env, stdin=_input(stack, stdin), out=out, err=err)
+        source = _input(stack, stdin)
+        process = _start(words, cwd=cwd, env=env, stdin=source, out=out, err=err, pass_fds=pass_fds)
         if guard:
             _tell(guard, str(process.pid))
         try:
@@ -177,6 +181,15 @@ def failed(done: Completed, *, log: Path | None = None) -> ProcessError:
         message=f"{Path(done.argv[0]).name} ended with {how}",
         context={"command": shlex.join(done.argv), "output": "\n".join(tail)},
         log=str(log) if log else None,
+    )
+
+
+def missing(program: str, why: str) -> ProcessError:
+    """Return the error for a program that could not be started."""
+    return ProcessError(
+        code="program-missing",
+        message=f"cannot run {program}: {why}",
+        hint=f"install {Path(program).name} or put it on PATH",
     )
 
 
@@ -368,12 +381,18 @@ def _start(
     stdin: IO[bytes] | int,
     out: IO[bytes],
     err: IO[bytes],
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(words, cwd=cwd, env=env, stdin=stdin, stdout=out, stderr=err, start_new_session=True)
+        return subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        )
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        raise ProcessError(
-            code="program-missing",
-            message=f"cannot run {words[0]}: {error.strerror}",
-            hint=f"install {Path(words[0]).name} or put it on PATH",
-        ) from error
+        raise missing(words[0], error.strerror or str(error)) from error

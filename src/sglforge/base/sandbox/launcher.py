@@ -1,0 +1,15 @@
+"""Run a step: ``python -I -S launcher.py REPORT-DESCRIPTOR WITHOUT,... FOLDER... -- COMMAND...``.
+
+The step may write below the folders and to nothing else, has no network, and leaves no process behind, as far as
+the kernel allows; what it does not allow is in the report. ``WITHOUT`` names parts to leave out, for tests.
+"""
+
+import os
+import sys
+
+# last, so that nothing beside sglforge can pass for a module of the standard library
+sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from sglforge.base.sandbox import supervise
+
+supervise.end_like(supervise.main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""Namespaces: a network without a way out, processes that end together, a file system that can only be read.
+
+Root enters them directly. Anybody else goes through a user namespace with the same user and group, where the
+kernel and the machine's rules allow that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+
+from sglforge.base.sandbox import kernel
+
+FLAGS = {
+    "net": kernel.NEWNET,
+    "pid": kernel.NEWPID,
+    "mount": kernel.NEWNS,
+    "ipc": kernel.NEWIPC,
+    "uts": kernel.NEWUTS,
+}
+HOST_NAME = "localhost"
+_SET_INTERFACE_FLAGS = 0x8914
+_UP = (0x1 | 0x40).to_bytes(2, "little")
+
+
+def enter(without: list[str]) -> tuple[set[str], list[str]]:
+    """Enter what can be entered; return the names of :data:`FLAGS` that were, and why others were not."""
+    wanted = [name for name in FLAGS if name not in without]
+    entered: set[str] = set()
+    refused: dict[str, str] = {name: "left out" for name in without if name in FLAGS}
+    for name in wanted:
+        try:
+            kernel.unshare(FLAGS[name])
+            entered.add(name)
+        except OSError as error:
+            refused[name] = os.strerror(error.errno or 0)
+    if wanted and not entered:
+        fault = "left out" if "user" in without else _enter_as_user(wanted)
+        if not fault:
+            entered = set(wanted)
+            refused = {name: why for name, why in refused.items() if name not in entered}
+        else:
+            refused["user"] = fault
+    reasons = dict.fromkeys(refused.values())
+    why = [
+        f"namespaces ({', '.join(name for name in refused if refused[name] == reason)}): {reason}" for reason in reasons
+    ]
+    if "net" in entered:
+        why += _attempt("loopback", _loopback_up)
+    if "uts" in entered:
+        _attempt("host name", lambda: kernel.set_host_name(HOST_NAME))
+    return entered, why
+
+
+def make_read_only(folders: list[str]) -> list[str]:
+    """Leave only some folders writable in this mount namespace; return why not, if not."""
+
+    def mounts() -> None:
+        for folder in folders:
+            kernel.mount(folder, folder, None, kernel.MS_BIND | kernel.MS_REC)
+        kernel.set_read_only("/", read_only=True)
+        try:
+            for folder in folders:
+                kernel.set_read_only(folder, read_only=False)
+        except OSError:
+            kernel.set_read_only("/", read_only=False)
+            raise
+
+    return _attempt("read-only file systems", mounts)
+
+
+def keep_mounts_private() -> list[str]:
+    """Let no mount of ours be seen outside."""
+    return _attempt("private mounts", lambda: kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE))
+
+
+def mount_shared_memory() -> list[str]:
+    """Mount a /dev/shm of the step's own; return why not, if not."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV
+    return _attempt("own /dev/shm", lambda: kernel.mount("tmpfs", "/dev/shm", "tmpfs", flags, "mode=1777"))
+
+
+def mount_processes() -> list[str]:
+    """Mount a /proc that shows the processes of the new pid namespace; return why not, if not."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    return _attempt("own /proc", lambda: kernel.mount("proc", "/proc", "proc", flags))
+
+
+def _enter_as_user(names: list[str]) -> str:
+    """Enter a user namespace and the others with it, if a child shows that all of it works; return why not."""
+    flags = kernel.NEWUSER
+    for name in names:
+        flags |= FLAGS[name]
+    child = os.fork()
+    if child == 0:
+        fault = 0
+        try:
+            _become_user(flags)
+        except OSError as error:
+            fault = (error.errno or 1) & 0xFF
+        os._exit(fault)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        return os.strerror(os.WEXITSTATUS(status)) if os.WIFEXITED(status) else "the kernel ends who asks for it"
+    _become_user(flags)
+    return ""
+
+
+def _become_user(flags: int) -> None:
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(flags)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _loopback_up() -> None:
+    descriptor = kernel.datagram_socket()
+    try:
+        fcntl.ioctl(descriptor, _SET_INTERFACE_FLAGS, b"lo".ljust(16, b"\0") + _UP.ljust(24, b"\0"))
+    finally:
+        os.close(descriptor)
+
+
+def _attempt(what: str, act: Callable[[], None]) -> list[str]:
+    """Return nothing where an act succeeds, else why it did not."""
+    try:
+        act()
+    except OSError as error:
+        return [f"{what}: {error.strerror}"]
+    return []

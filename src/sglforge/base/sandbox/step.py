@@ -1,0 +1,192 @@
+"""Start a build step in its sandbox, and learn what it was kept from and what it took."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from sglforge.base.proc import Completed, Runner, failed, missing
+from sglforge.base.proc import run as run_process
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+
+Network = Literal["none", "no-tcp", "unchecked"]
+Writes = Literal["own-folder", "unchecked"]
+Processes = Literal["contained", "ended", "unchecked"]
+_NETWORK: tuple[Network, ...] = ("none", "no-tcp", "unchecked")
+_WRITES: tuple[Writes, ...] = ("own-folder", "unchecked")
+_PROCESSES: tuple[Processes, ...] = ("contained", "ended", "unchecked")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """What a step was kept from, in words that promise no more than the kernel held.
+
+    ``network``: ``none`` (a network namespace: no way out), ``no-tcp`` (Landlock refuses TCP; UDP is not checked),
+    ``unchecked``. ``writes``: ``own-folder`` or ``unchecked``. ``processes``: ``contained`` (a pid namespace: nothing
+    outlives the step, however it ends), ``ended`` (what the step leaves is ended with it; what left its process group
+    survives a kill of sglforge itself), ``unchecked`` (the step was killed before it could say).
+    ``why`` has the reason for whatever could not be had.
+    """
+
+    network: Network = "unchecked"
+    writes: Writes = "unchecked"
+    processes: Processes = "unchecked"
+    why: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be had."""
+        return (self.network, self.writes, self.processes) == ("none", "own-folder", "contained")
+
+    def to_json(self) -> dict[str, object]:
+        """Return the form that provenance, events and documents have."""
+        return {"network": self.network, "writes": self.writes, "processes": self.processes, "why": list(self.why)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a step took: wall and CPU seconds of all its processes, peak memory of the largest one in MiB."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_rss_mib: float = 0.0
+
+    def __add__(self, other: Resources) -> Resources:
+        """Return what two steps took, one after the other."""
+        return Resources(
+            seconds=round(self.seconds + other.seconds, 3),
+            cpu_seconds=round(self.cpu_seconds + other.cpu_seconds, 3),
+            peak_rss_mib=max(self.peak_rss_mib, other.peak_rss_mib),
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """Return the form that provenance and events have."""
+        return {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds, "peak_rss_mib": self.peak_rss_mib}
+
+    def describe(self) -> str:
+        """Return the words for a line of the console."""
+        return f"{self.cpu_seconds:.1f} s CPU, {self.peak_rss_mib:.0f} MiB at most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is known of a step that has ended."""
+
+    isolation: Isolation = field(default_factory=Isolation)
+    resources: Resources = field(default_factory=Resources)
+
+
+@dataclass(slots=True, kw_only=True)
+class Sandbox:
+    """Runs the steps of one build below its own folders; ``reports`` has one entry for every step that ran.
+
+    ``without`` leaves parts out (``user net pid mount ipc uts read-only landlock``): tests stand in for kernels with
+    it, and nothing that a person writes reaches it.
+    """
+
+    folders: tuple[Path, ...]
+    run: Runner = run_process
+    without: tuple[str, ...] = ()
+    reports: list[Report] = field(default_factory=list)
+
+    def __call__(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        log: Path | None = None,
+        check: bool = True,
+        more: Sequence[Path] = (),
+    ) -> Completed:
+        """Run a program to its end, as `base.proc.run` does; ``more`` are further folders that it may write to.
+
+        Raises ProcessError ``program-missing``, ``process-timeout`` and ``process-failed``.
+        """
+        words = tuple(str(word) for word in argv)
+        said = os.memfd_create("report")
+        try:
+            launcher: list[str | Path] = [sys.executable, "-I", "-S", LAUNCHER, str(said), ",".join(self.without)]
+            done = self.run(
+                [*launcher, *self.folders, *more, "--", *words],
+                cwd=cwd,
+                env=env,
+                timeout_s=timeout_s,
+                log=log,
+                check=False,
+                pass_fds=(said,),
+            )
+            facts = _read(said)
+        finally:
+            os.close(said)
+        self.reports.append(_report(facts))
+        if errno := facts.get("not-started"):
+            raise missing(words[0], os.strerror(int(errno[0])))
+        done = replace(done, argv=words)
+        if check and done.returncode:
+            raise failed(done, log=log)
+        return done
+
+
+class Total(TypedDict, total=False):
+    """What provenance and events say of the steps of a build; empty where none ran."""
+
+    resources: dict[str, float]
+    sandbox: dict[str, object]
+
+
+def total(reports: Sequence[Report]) -> Total:
+    """Return what several steps took together, and what held for every one of them."""
+    if not reports:
+        return {}
+    took = reduce(Resources.__add__, (report.resources for report in reports))
+    return {"resources": took.to_json(), "sandbox": weakest(report.isolation for report in reports).to_json()}
+
+
+def weakest(found: Iterable[Isolation]) -> Isolation:
+    """Return what holds for all of them; with none, nothing does."""
+    all_of_them = tuple(found) or (Isolation(),)
+    return Isolation(
+        network=max((item.network for item in all_of_them), key=_NETWORK.index),
+        writes=max((item.writes for item in all_of_them), key=_WRITES.index),
+        processes=max((item.processes for item in all_of_them), key=_PROCESSES.index),
+        why=tuple(dict.fromkeys(reason for item in all_of_them for reason in item.why)),
+    )
+
+
+def _read(descriptor: int) -> dict[str, list[str]]:
+    """Return the lines of a report, ``name value``, by name."""
+    facts: dict[str, list[str]] = {}
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace", closefd=False) as stream:
+        for line in stream:
+            name, _, value = line.rstrip("\n").partition(" ")
+            facts.setdefault(name, []).append(value)
+    return facts
+
+
+def _report(facts: Mapping[str, Sequence[str]]) -> Report:
+    def one(name: str) -> str:
+        return facts.get(name, ["unchecked"])[0]
+
+    def number(name: str) -> float:
+        return float(facts.get(name, ["0"])[0])
+
+    return Report(
+        isolation=Isolation(
+            network=next((word for word in _NETWORK if word == one("network")), "unchecked"),
+            writes=next((word for word in _WRITES if word == one("writes")), "unchecked"),
+            processes=next((word for word in _PROCESSES if word == one("processes")), "unchecked"),
+            why=tuple(facts.get("why", ())),
+        ),
+        resources=Resources(
+            seconds=number("seconds"), cpu_seconds=number("cpu_seconds"), peak_rss_mib=number("peak_rss_mib")
+        ),
+    )
