@@ -60,6 +60,8 @@ def document(
     started: str,
     seconds: float,
     builder: str,
+    resources: Mapping[str, float] | None = None,
+    sandbox: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """Return the document that lies beside a wheel in the store.
 
@@ -72,6 +74,10 @@ def document(
         started: When the build began (UTC, ISO 8601).
         seconds: How long it took.
         builder: Name and version of what built it.
+        resources: ``seconds`` and ``cpu_seconds`` of all processes of the build, ``peak_rss_mib`` of the largest;
+            None where nothing of the package ran (a re-packed wheel).
+        sandbox: What these processes were kept from, ``network``, ``writes``, ``processes`` and ``why`` not; None
+            likewise.
     """
     return {
         **in_wheel,
@@ -82,4 +88,6 @@ def document(
         "started": started,
         "seconds": round(seconds, 3),
         "builder": builder,
+        "resources": resources and dict(resources),
+        "sandbox": sandbox and dict(sandbox),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from sglforge.base.ids import Sha256, TreeId
 from sglforge.base.proc import Runner
 from sglforge.base.proc import run as run_process
 from sglforge.base.runrecord import RunRecord
+from sglforge.base.sandbox.step import Report, total
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.pep517 import Uv, build_wheel
@@ -112,8 +113,9 @@ def execute(
             build_key=step.key,
         )
         tree = source.tree
+        reports: list[Report] = []
         if source.kind != "wheel":
-            with _phase(record, step, "build"):
+            with _phase(record, step, "build", reports):
                 built = build_wheel(
                     source.tree,
                     scratch / "built",
@@ -124,6 +126,7 @@ def execute(
                     scratch=scratch,
                     log=record.log(step.package, "build"),
                     run=run,
+                    reports=reports,
                 )
                 _check(step, built, python)
                 tree = unpack(built, scratch / "wheel-tree")
@@ -146,6 +149,7 @@ def execute(
             started=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock,
             builder=f"sglforge {sglforge.__version__}",
+            **total(reports),
         )
         with _phase(record, step, "store"):
             return publish(workspace, step.key, wheel, provenance)
@@ -216,15 +220,17 @@ def _check(step: Step, wheel: Path, python: BuildPython) -> None:
 
 
 @contextlib.contextmanager
-def _phase(record: RunRecord, step: Step, name: str) -> Iterator[None]:
-    """Write down that a phase ran, how long it took and whether it failed."""
+def _phase(record: RunRecord, step: Step, name: str, reports: Sequence[Report] = ()) -> Iterator[None]:
+    """Write down that a phase ran, how long it took and whether it failed; and what is known of its processes."""
     clock, outcome = time.monotonic(), "failed"
     try:
         yield
         outcome = "done"
     finally:
         seconds = round(time.monotonic() - clock, 3)
-        record.event("build-phase", package=step.package, phase=name, outcome=outcome, seconds=seconds)
+        record.event(
+            "build-phase", package=step.package, phase=name, outcome=outcome, seconds=seconds, **total(reports)
+        )
 
 
 @contextlib.contextmanager

@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from sglforge.base.proc import Completed, ProcessError, Runner
+from sglforge.base.proc import Completed, ProcessError, Runner, failed
 from sglforge.base.proc import run as run_process
+from sglforge.base.sandbox.step import Report, Sandbox
+from sglforge.build import stepfaults
 from sglforge.config.lockfile import LockedRequirement
 from sglforge.errors import BuildError
 
@@ -32,7 +34,7 @@ NO_NETWORK: Mapping[str, str] = {
     "CARGO_NET_OFFLINE": "true",
     "GIT_ALLOW_PROTOCOL": "file",
 }
-"""Turns away what asks politely (a proxy where nobody listens); it is no jail for code that does not."""
+"""Turns away what asks politely (a proxy where nobody listens), with words that say why; the sandbox does the rest."""
 
 
 class Uv(Protocol):
@@ -53,11 +55,14 @@ def build_wheel(
     log: Path,
     run: Runner = run_process,
     timeout_s: float = 7200.0,
+    reports: list[Report] | None = None,
+    without: Sequence[str] = (),
 ) -> Path:
     """Build a wheel from a source folder and return it.
 
     The build environment holds exactly the locked requirements, by hash. The backend sees a short list of
-    environment variables, a home and a temporary folder of its own, and no network.
+    environment variables, a home and a temporary folder of its own. It has no network, writes to nothing but the
+    source, the folder of the wheel and ``scratch``, and leaves no process, as far as the kernel allows.
 
     Args:
         source: The folder with ``pyproject.toml``.
@@ -70,18 +75,38 @@ def build_wheel(
         log: The file that gets every line that uv and the backend say.
         run: How to run the backend.
         timeout_s: The longest that one call of the backend may take.
+        reports: Gets what is known of every call of the backend.
+        without: Parts of the sandbox to leave out, for tests.
 
-    Raises BuildError ``not-a-project``, ``build-requires-missing`` and ``build-backend-failed``, and what
-    ``uv`` raises.
+    Raises BuildError ``not-a-project``, ``build-requires-missing``, ``build-needs-network``,
+    ``build-writes-outside`` and ``build-backend-failed``, and what ``uv`` raises.
     """
     from build import BuildBackendException, BuildException, ProjectBuilder
 
     interpreter = scratch / "env" / "bin" / "python"
     variables = _variables(scratch, interpreter.parent)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    sandbox = Sandbox(
+        folders=(source, out_dir, scratch),
+        run=run,
+        without=tuple(without),
+        reports=[] if reports is None else reports,
+    )
 
     def call_hook(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
-        folder = Path(cwd) if cwd else None
-        run(cmd, cwd=folder, env={**variables, **(extra_environ or {})}, log=log, timeout_s=timeout_s)
+        exchange = Path(cmd[-1])  # where pyproject_hooks and the backend's process hand each other JSON
+        done = sandbox(
+            cmd,
+            cwd=Path(cwd) if cwd else None,
+            env={**variables, **(extra_environ or {})},
+            log=log,
+            timeout_s=timeout_s,
+            check=False,
+            more=(exchange,),
+        )
+        if done.returncode:
+            own = (*sandbox.folders, exchange)
+            raise stepfaults.named(done.stdout, source.name, own=own, log=log) or failed(done, log=log)
 
     try:
         builder = ProjectBuilder(source, python_executable=str(interpreter), runner=call_hook)
@@ -91,6 +116,8 @@ def build_wheel(
             _require(builder.get_requires_for_build("wheel"), requires, python_minor, source)
             return Path(builder.build("wheel", out_dir))
     except BuildBackendException as error:
+        if isinstance(error.exception, BuildError):
+            raise error.exception from None
         raise _backend_failed(error.exception, source, log) from error
     except BuildException as error:
         raise BuildError(
