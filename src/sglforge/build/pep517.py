@@ -133,7 +133,8 @@ def _make_environment(scratch: Path, requires: Sequence[LockedRequirement], pyth
     uv("venv", "--quiet", "--no-project", "--python", python, folder, log=log)
     if requires:
         pins.write_text("".join(f"{_pin(requirement)}\n" for requirement in requires), encoding="utf-8")
-        how = ("--require-hashes", "--no-deps", "--no-build")
+        # copies: a step may write to its environment, and links would lead into uv's cache
+        how = ("--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy")
         uv("pip", "install", "--quiet", "--python", folder, *how, "--requirement", pins, log=log)
 
 

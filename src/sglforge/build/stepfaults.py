@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sglforge.errors import BuildError
 
-LINES = 200
+LINES = 60
 """How much of the end of the output is looked at: what stopped a build stands near its end."""
 TAIL_LINES = 20
 

@@ -13,6 +13,7 @@ from sglforge import plan as plans
 from sglforge.base import runrecord, scratch
 from sglforge.base.console import Console
 from sglforge.base.runrecord import RunRecord
+from sglforge.base.sandbox.step import Isolation, weakest
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.config import suggest
@@ -27,7 +28,7 @@ from sglforge.errors import (
     SglforgeError,
     verdict_of,
 )
-from sglforge.host import package_index
+from sglforge.host import isolation, package_index
 from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request, opening
@@ -86,6 +87,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     if not current:
         chosen = tuple(_looked_at(step, request) for step in chosen)
     wheels = make_wheels(chosen, planned, request, record, console)
+    remarks += _sandbox_remarks(chosen, wheels, console)
     steps = [
         {
             "package": step.package,
@@ -263,6 +265,19 @@ def _require_packages(request: Request, selection: Selection) -> None:
 def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:
     wanted = request.words("packages")
     return with_dependencies(wanted, planned.plan.steps) if wanted else planned.plan.steps
+
+
+def _sandbox_remarks(steps: Sequence[Step], wheels: Sequence[StoredWheel], console: Console) -> tuple[Finding, ...]:
+    """Return what could not be had to keep the builds of this run to themselves, once for all of them."""
+    built = [wheel.provenance.get("sandbox") for step, wheel in zip(steps, wheels, strict=True) if step.state == "miss"]
+    found = isolation.judge(weakest(held)) if (held := _isolations(built)) else ()
+    for finding in found:
+        console.finding(finding)
+    return found
+
+
+def _isolations(documents: Sequence[object]) -> list[Isolation]:
+    return [Isolation.from_words(document) for document in documents if isinstance(document, dict)]
 
 
 def _current(planned: Planned, request: Request, *, check: installs.Check = verifying.quick) -> Environment | None:

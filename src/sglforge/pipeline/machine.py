@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sglforge.base.console import Console
 from sglforge.errors import DoctorError, verdict_of
+from sglforge.host import isolation
 from sglforge.host.place import judge_place
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
@@ -14,13 +15,15 @@ def doctor(request: Request, console: Console) -> Outcome:
     """Probe the machine and judge it against stack and target, and the workspace."""
     selection = select(request, console)
     place = () if request.facts_file else judge_place(request.workspace)
-    findings = (*selection.doctor(), *place)
+    kept = None if request.facts_file else isolation.probe()
+    findings = (*selection.doctor(), *place, *(isolation.judge(kept) if kept else ()))
     facts = selection.facts.to_json()
     verdict = verdict_of(findings)
     document = {
         **opening(findings, console),
         **selection.to_json(),
         "facts": facts,
+        "sandbox": kept and kept.to_json(),
     }
     shown = (
         "cores",

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from sglforge.base import proc
 from sglforge.base.cancel import Cancellation
-from sglforge.base.console import Console
+from sglforge.base.console import Console, Verbosity
 from sglforge.base.runrecord import RunRecord
+from sglforge.base.sandbox.step import Resources
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.host import package_index
@@ -136,5 +137,12 @@ def _build(
             keep=request.flag("keep"),
             run=run,
         )
-        shown.say(f"{wheel.path.name} ({step.why})")
+        took = _took(wheel) if console.verbosity is Verbosity.VERBOSE else ""
+        shown.say(f"{wheel.path.name} ({step.why}){took}")
     return wheel
+
+
+def _took(wheel: StoredWheel) -> str:
+    """Return the words for what the build of a wheel took; nothing for one that was only packed again."""
+    numbers = wheel.provenance.get("resources")
+    return f", {Resources.from_numbers(numbers).describe()}" if isinstance(numbers, dict) else ""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
+import shutil
+import socket
 import sys
 import textwrap
 import threading
@@ -11,11 +15,13 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from sglforge.artifacts.wheel import check_wheel
+from sglforge.base.sandbox.step import Report, weakest
 from sglforge.build.execute import BuildPython
 from sglforge.build.pep517 import _warnings_in, build_wheel
 from sglforge.config.lockfile import LockedRequirement
@@ -27,7 +33,7 @@ Build = Callable[..., Path]
 
 @pytest.fixture
 def build(tmp_path: Path, python: BuildPython, uv: Uv) -> Build:
-    def run(source: Path, *requires: LockedRequirement, timeout_s: float = 60.0) -> Path:
+    def run(source: Path, *requires: LockedRequirement, timeout_s: float = 60.0, **more: Any) -> Path:
         scratch = tmp_path / f"scratch-{source.name}"
         scratch.mkdir()
         return build_wheel(
@@ -40,6 +46,7 @@ def build(tmp_path: Path, python: BuildPython, uv: Uv) -> Build:
             scratch=scratch,
             log=tmp_path / "build.log",
             timeout_s=timeout_s,
+            **more,
         )
 
     return run
@@ -169,9 +176,116 @@ def test_a_backend_finds_no_network(build: Build, copy_of: Callable[[str], Path]
     (source / "address.txt").write_text(httpserver.url_for("/"))
     with pytest.raises(BuildError) as caught:
         build(source)
-    assert caught.value.code == "build-backend-failed"
+    assert caught.value.code == "build-needs-network"
+    assert "build steps have none" in caught.value.message
     assert "Connection refused" in caught.value.message
+    assert "pinned source" in caught.value.hint
     assert httpserver.log == []
+
+
+def test_a_backend_that_asks_no_proxy_finds_no_network_either(build: Build, copy_of: Callable[[str], Path]) -> None:
+    source = copy_of("socket-backend")
+    reports: list[Report] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.0)
+        (source / "port.txt").write_text(str(server.getsockname()[1]))
+        with pytest.raises(BuildError) as caught:
+            build(source, reports=reports)
+        if weakest(report.isolation for report in reports).network == "unchecked":
+            pytest.skip(f"no way to close the network here: {reports[-1].isolation.why}")
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert caught.value.code == "build-needs-network"
+
+
+@pytest.mark.parametrize(
+    "without",
+    [(), ("landlock",), ("user", "net", "pid", "mount", "ipc", "uts")],
+    ids=["all", "read-only", "landlock"],
+)
+def test_a_backend_writes_to_its_own_folders_only(
+    without: tuple[str, ...], build: Build, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    source, place = copy_of("writing-backend"), tmp_path / "home of the user"
+    place.mkdir()
+    (source / "place.txt").write_text(str(place))
+    reports: list[Report] = []
+    with contextlib.suppress(BuildError):
+        build(source, reports=reports, without=without)
+    if weakest(report.isolation for report in reports).writes == "unchecked":
+        pytest.skip(f"no way to refuse writes here: {reports[-1].isolation.why}")
+    assert list(place.iterdir()) == []
+    shutil.rmtree(tmp_path / "scratch-writing-backend")
+    with pytest.raises(BuildError) as caught:
+        build(source, without=without)
+    assert caught.value.code == "build-writes-outside"
+    assert f"writes to {place}/left-by-a-build.txt" in caught.value.message
+    assert "$TMPDIR" in caught.value.hint
+    assert "left-by-a-build.txt" in caught.value.context["output"]
+
+
+@pytest.mark.parametrize("place", [".", "../out", "../scratch-inside/home", "../scratch-inside/tmp"])
+def test_a_backend_may_write_to_each_of_its_own_folders(
+    place: str, build: Build, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    source = copy_of("writing-backend").rename(tmp_path / "inside")
+    (source / "place.txt").write_text(place)
+    assert build(source).is_file()
+    assert (source / place / "left-by-a-build.txt").is_file()
+
+
+def test_a_backend_changes_nothing_in_the_cache_of_uv(
+    build: Build, toy_backend: LockedRequirement, copy_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    backend = """
+        import toy_backend
+        def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+            with open(toy_backend.__file__, "a") as file:
+                file.write("raise SystemExit('changed by another build')")
+            raise SystemExit(5)
+    """
+    with pytest.raises(BuildError, match="status 5"):
+        build(project(tmp_path / "vandal", backend), toy_backend)
+    assert build(copy_of("pure-toy"), toy_backend).is_file()
+
+
+def test_a_backend_leaves_no_process(build: Build, copy_of: Callable[[str], Path]) -> None:
+    source, seconds = copy_of("daemon-backend"), f"8{secrets.randbelow(10**8):08}"
+    (source / "seconds.txt").write_text(seconds)
+    assert build(source).is_file()
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if seconds.encode() in read(path)]
+    assert left == []
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_every_call_of_a_backend_is_measured(
+    build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement
+) -> None:
+    reports: list[Report] = []
+    build(copy_of("pure-toy"), toy_backend, reports=reports)
+    assert len(reports) >= 2
+    for report in reports:
+        took = report.resources
+        assert took.cpu_seconds > 0
+        assert 0 < took.seconds < 60
+        assert 5 < took.peak_rss_mib < 500
+
+
+def test_a_kernel_without_any_of_it_still_builds(
+    build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement
+) -> None:
+    reports: list[Report] = []
+    nothing = ("user", "net", "pid", "mount", "ipc", "uts", "landlock")
+    assert build(copy_of("pure-toy"), toy_backend, reports=reports, without=nothing).is_file()
+    known = weakest(report.isolation for report in reports)
+    assert (known.network, known.writes, known.processes) == ("unchecked", "unchecked", "ended")
+    assert len(known.why) >= 2
 
 
 def test_a_backend_sees_a_short_environment_and_a_home_of_its_own(

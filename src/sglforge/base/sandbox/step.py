@@ -48,6 +48,17 @@ class Isolation:
         """Return the form that provenance, events and documents have."""
         return {"network": self.network, "writes": self.writes, "processes": self.processes, "why": list(self.why)}
 
+    @classmethod
+    def from_words(cls, words: Mapping[str, object]) -> Isolation:
+        """Return what words of :meth:`to_json` say; a word that is not known promises nothing."""
+        why = words.get("why")
+        return cls(
+            network=next((word for word in _NETWORK if word == words.get("network")), "unchecked"),
+            writes=next((word for word in _WRITES if word == words.get("writes")), "unchecked"),
+            processes=next((word for word in _PROCESSES if word == words.get("processes")), "unchecked"),
+            why=tuple(map(str, why)) if isinstance(why, list) else (),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
@@ -71,7 +82,12 @@ class Resources:
 
     def describe(self) -> str:
         """Return the words for a line of the console."""
-        return f"{self.cpu_seconds:.1f} s CPU, {self.peak_rss_mib:.0f} MiB at most"
+        return f"{self.cpu_seconds:.1f} s of CPU, {self.peak_rss_mib:.0f} MiB"
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, float]) -> Resources:
+        """Return what numbers of :meth:`to_json` say."""
+        return cls(**{name: float(numbers.get(name, 0.0)) for name in ("seconds", "cpu_seconds", "peak_rss_mib")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,20 +189,11 @@ def _read(descriptor: int) -> dict[str, list[str]]:
 
 
 def _report(facts: Mapping[str, Sequence[str]]) -> Report:
-    def one(name: str) -> str:
-        return facts.get(name, ["unchecked"])[0]
-
-    def number(name: str) -> float:
-        return float(facts.get(name, ["0"])[0])
-
     return Report(
-        isolation=Isolation(
-            network=next((word for word in _NETWORK if word == one("network")), "unchecked"),
-            writes=next((word for word in _WRITES if word == one("writes")), "unchecked"),
-            processes=next((word for word in _PROCESSES if word == one("processes")), "unchecked"),
-            why=tuple(facts.get("why", ())),
+        isolation=Isolation.from_words(
+            {name: values if name == "why" else values[0] for name, values in facts.items()}
         ),
-        resources=Resources(
-            seconds=number("seconds"), cpu_seconds=number("cpu_seconds"), peak_rss_mib=number("peak_rss_mib")
+        resources=Resources.from_numbers(
+            {name: float(values[0]) for name, values in facts.items() if name in Resources.__slots__}
         ),
     )
