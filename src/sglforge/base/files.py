@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -50,6 +51,21 @@ def write_bytes(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write a value as indented JSON, whole or not at all."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, written to the disk before anything else happens.
+
+    A file system that cannot do this for folders is left to its own ways.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.EBADF, errno.EROFS, errno.EOPNOTSUPP}:
+            raise
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

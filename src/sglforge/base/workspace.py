@@ -20,7 +20,7 @@ class Workspace:
 
     @property
     def store(self) -> Path:
-        """Built wheels with their provenance: ``store/<build key>/``."""
+        """Built wheels: ``store/entries/<build key>.json`` and ``store/objects/<sha256>/<wheel name>``."""
         return self.root / "store"
 
     @property

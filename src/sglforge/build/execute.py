@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from sglforge.base.sandbox.step import Report, total
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.pep517 import Uv, build_wheel
-from sglforge.build.store import StoredWheel, lookup, publish
+from sglforge.build.store import StoredWheel, lookup, making, publish
 from sglforge.config.lockfile import LockedArchive
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
 from sglforge.errors import BuildError, CheckError
@@ -74,8 +74,11 @@ def execute(
     uv: Uv,
     keep: bool = False,
     run: Runner = run_process,
+    waiting: Callable[[str], None] = lambda _: None,
 ) -> StoredWheel:
     """Build one package and return its wheel in the store; what the store has is not built again.
+
+    One run at a time builds a key: another one waits for it, then takes its wheel.
 
     Args:
         step: The package, its source and its key.
@@ -88,14 +91,45 @@ def execute(
         uv: How to run uv.
         keep: Whether the working folder stays, for looking at.
         run: How to run the build backend.
+        waiting: Told for whom it waits, where another run builds the same.
 
-    Raises BuildError, CheckError (a wheel that is not what it should be), PatchError, and FetchError (an
-    archive that cannot be unpacked).
+    Raises BuildError (``workspace-busy``, ...), CheckError (a wheel that is not what it should be), PatchError, and
+    FetchError (an archive that cannot be unpacked).
     """
     if stored := lookup(workspace, step.key):
         return stored
+    with _disk_faults(workspace), making(workspace, step.key, waiting=waiting):
+        if stored := lookup(workspace, step.key):  # made by the run that was waited for
+            return stored
+        return _execute(
+            step,
+            catalog_root=catalog_root,
+            archive=archive,
+            series=series,
+            python=python,
+            workspace=workspace,
+            record=record,
+            uv=uv,
+            keep=keep,
+            run=run,
+        )
+
+
+def _execute(
+    step: Step,
+    *,
+    catalog_root: Path,
+    archive: SourceArchive | None,
+    series: Series | None,
+    python: BuildPython,
+    workspace: Workspace,
+    record: RunRecord,
+    uv: Uv,
+    keep: bool,
+    run: Runner,
+) -> StoredWheel:
     started, clock = datetime.now(tz=UTC), time.monotonic()
-    with _disk_faults(workspace), working_folder(workspace, step.package, keep=keep) as scratch:
+    with working_folder(workspace, step.package, keep=keep) as scratch:
         if keep:
             record.event("build-kept", package=step.package, folder=str(scratch))
         with _phase(record, step, "unpack"):
@@ -128,7 +162,7 @@ def execute(
                     run=run,
                     reports=reports,
                 )
-                _check(step, built, python)
+                check_step(step, built, python)
                 tree = unpack(built, scratch / "wheel-tree")
         with _phase(record, step, "pack"):
             wheel = pack(
@@ -139,7 +173,7 @@ def execute(
                 summary=in_wheel,
             )
         with _phase(record, step, "check"):
-            _check(step, wheel, python)
+            check_step(step, wheel, python)
         provenance = document(
             in_wheel,
             wheel={"name": wheel.name, "size": wheel.stat().st_size, "sha256": sha256_file(wheel)},
@@ -201,8 +235,11 @@ def _patch(source: _Brought, series: Series | None) -> _Patched | None:
     )
 
 
-def _check(step: Step, wheel: Path, python: BuildPython) -> None:
-    """Refuse a wheel that is not what the step is about; every fault is a finding of the error."""
+def check_step(step: Step, wheel: Path, python: BuildPython) -> None:
+    """Refuse a wheel that is not what the step is about; every fault is a finding of the error.
+
+    Raises CheckError.
+    """
     findings = check_wheel(
         wheel,
         python_minor=python.minor,

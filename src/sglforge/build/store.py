@@ -1,25 +1,38 @@
-"""The store of built wheels: one folder per build key, published whole, never changed afterwards."""
+"""The store of built wheels: an entry for each build key, an object for each wheel, never changed afterwards.
+
+``entries/<build key>.json`` says which wheel a key stands for; ``objects/<sha256>/<wheel name>`` is the wheel. The
+object is there before its entry, so an entry that can be read means a wheel that is whole; what is damaged counts as
+absent and is replaced. All writing is done by one run at a time, under a lock; reading needs none.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import errno
+import os
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sglforge.base.files import publish_directory, remove, sha256_file, write_json
+from sglforge.base.exclusive import STORE, WHEEL, exclusive
+from sglforge.base.files import remove, sha256_file, sync, write_bytes
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.workspace import Workspace
+from sglforge.build.entry import LIMIT_BYTES, Entry, dump, entry, is_key, parse
 from sglforge.errors import Finding, Severity
 
-PROVENANCE = "provenance.json"
+READ_ONLY = 0o444
+MAKING_TIMEOUT_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredWheel:
-    """A wheel in the store, with the hash that it was published with."""
+    """A wheel in the store, with the hash that it was published with, and its provenance document."""
 
     key: BuildKey
     path: Path
@@ -27,93 +40,150 @@ class StoredWheel:
     provenance: Mapping[str, object]
 
 
+def entry_path(store: Path, key: BuildKey) -> Path:
+    """Return where the entry of a key is, in any store."""
+    return store / "entries" / f"{key}.json"
+
+
+def object_path(store: Path, found: Entry) -> Path:
+    """Return where the wheel of an entry is, in any store."""
+    return store / "objects" / found.sha256 / found.name
+
+
+def read_entry(store: Path, key: BuildKey) -> Entry:
+    """Return the entry of a key in any store; its wheel is not looked at.
+
+    Raises OSError, and ValueError for one that is not whole.
+    """
+    with entry_path(store, key).open("rb") as stream:
+        return parse(stream.read(LIMIT_BYTES + 1), key)
+
+
 def lookup(workspace: Workspace, key: BuildKey) -> StoredWheel | None:
-    """Return the wheel of a key when it is there with its provenance and its size; contents are not read.
+    """Return the wheel of a key when its entry is whole and its wheel has the right size; the wheel is not read.
 
     What is damaged counts as absent: :func:`publish` replaces it.
     """
-    folder = workspace.store / key
     try:
-        provenance = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
-        wheel = provenance["wheel"]
-        path = folder / wheel["name"]
-        if path.stat().st_size != wheel["size"]:
-            return None
-        return StoredWheel(key=key, path=path, sha256=Sha256(wheel["sha256"]), provenance=provenance)
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_entry(workspace.store, key)
+        path = object_path(workspace.store, found)
+        status = path.lstat()
+    except (OSError, ValueError):
         return None
+    if status.st_size != found.size or not stat.S_ISREG(status.st_mode):
+        return None
+    return StoredWheel(key=key, path=path, sha256=found.sha256, provenance=found.document)
 
 
-def keys(workspace: Workspace) -> frozenset[BuildKey]:
-    """Return the keys that have a usable wheel in the store."""
-    return frozenset(stored.key for stored in _all(workspace))
+def keys(workspace: Workspace) -> Collection[BuildKey]:
+    """Return the keys that have a usable wheel in the store; a key that is asked for is looked up, no other is."""
+    return _Keys(workspace, lambda key: lookup(workspace, key) is not None)
 
 
-def damaged_keys(workspace: Workspace) -> frozenset[BuildKey]:
-    """Return the keys of entries that :func:`lookup` does not accept."""
-    if not workspace.store.is_dir():
-        return frozenset()
-    present = {BuildKey(folder.name) for folder in workspace.store.iterdir() if not folder.name.startswith(".")}
-    return frozenset(present - keys(workspace))
+def damaged_keys(workspace: Workspace) -> Collection[BuildKey]:
+    """Return the keys of entries that :func:`lookup` does not accept; they too are looked up one by one."""
+    return _Keys(
+        workspace,
+        lambda key: entry_path(workspace.store, key).exists() and lookup(workspace, key) is None,
+    )
 
 
-def drop_damaged(workspace: Workspace, key: BuildKey) -> bool:
-    """Remove an entry whose wheel is not the one that was published; return whether it was one."""
-    if not ((stored := lookup(workspace, key)) and verify(stored)):
-        return False
-    with _locked(workspace, key):
-        # looked at again: another run may have built it anew meanwhile
-        if (stored := lookup(workspace, key)) and verify(stored):
-            remove(workspace.store / key)
-    return True
+def entry_keys(workspace: Workspace) -> tuple[BuildKey, ...]:
+    """Return the keys of all entries, usable or not: those that were used last come first."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(workspace.store / "entries") as files:
+        for file in files:
+            name = file.name.removesuffix(".json")
+            if name != file.name and is_key(name):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((-file.stat(follow_symlinks=False).st_mtime_ns, BuildKey(name)))
+    return tuple(key for _, key in sorted(found))
 
 
-def latest_key_parts(workspace: Workspace) -> dict[str, Mapping[str, str]]:
-    """Return what the newest wheel of each package was built from, part by part: what a plan compares with."""
-    oldest_first = sorted(_all(workspace), key=lambda stored: str(stored.provenance.get("started", "")))
-    return {
-        str(stored.provenance["package"]): {str(name): str(value) for name, value in parts.items()}
-        for stored in oldest_first
-        if "package" in stored.provenance and isinstance(parts := stored.provenance.get("key-parts"), dict)
-    }
+def latest_key_parts(workspace: Workspace) -> Mapping[str, Mapping[str, Any]]:
+    """Return what the wheel of each package that was built or used last was built from: what a plan compares with.
+
+    Entries are read as packages are asked for, and no more of them than it takes.
+    """
+    return _Latest(workspace)
+
+
+def used(workspace: Workspace, key: BuildKey) -> None:
+    """Note that the wheel of a key is used now: the time of its entry says when that was last."""
+    with contextlib.suppress(OSError):
+        os.utime(entry_path(workspace.store, key))
+
+
+def making(
+    workspace: Workspace, key: BuildKey, *, waiting: Callable[[str], None], timeout_s: float = MAKING_TIMEOUT_S
+) -> AbstractContextManager[None]:
+    """Let nobody else make the wheel of a key meanwhile; ``waiting`` is told for whom it waits.
+
+    Raises BuildError ``workspace-busy``.
+    """
+    return exclusive(workspace.locks / f"key-{key}", waiting=waiting, timeout_s=timeout_s, use=WHEEL)
+
+
+def writing(workspace: Workspace, *, waiting: Callable[[str], None] = lambda _: None) -> AbstractContextManager[None]:
+    """Let nobody else write to the store, nor remove anything from it, meanwhile.
+
+    Raises BuildError ``workspace-busy``.
+    """
+    return exclusive(workspace.locks / "store", waiting=waiting, use=STORE)
 
 
 def publish(workspace: Workspace, key: BuildKey, wheel: Path, provenance: Mapping[str, object]) -> StoredWheel:
-    """Move a wheel with its provenance under its key and return what the store has then.
+    """Move a wheel into the store, then write the entry of its key, and return what the store has then.
 
-    When another run has published the same key meanwhile, its wheel stays: both were made from the same key.
+    When another run has published the same key meanwhile, its wheel stays: both were made from the same key. An object
+    that is there is replaced: it may be damaged, and this one was just hashed.
 
     Args:
         workspace: Whose store.
         key: The build key.
-        wheel: The wheel, on the same file system; it is moved.
+        wheel: The wheel; it is moved.
         provenance: The document; its ``wheel`` has the name, size and sha256 of the wheel.
     """
-    with _locked(workspace, key):
+    try:
+        made = entry(key, provenance)
+    except ValueError as error:
+        raise AssertionError(f"{key} was published with a provenance that does not describe it: {error}") from error
+    if wheel.stat().st_size != made.size:
+        raise AssertionError(f"{key} was published with a provenance that does not describe it: another size")
+    wheel.chmod(READ_ONLY)
+    sync(wheel)  # before the lock: it may take long
+    with writing(workspace):
         stored = lookup(workspace, key)
         if stored is None:
-            remove(workspace.store / key)
-            with publish_directory(workspace.store / key) as draft:
-                shutil.move(wheel, draft / wheel.name)
-                write_json(draft / PROVENANCE, provenance)
+            _place(wheel, object_path(workspace.store, made))
+            path = entry_path(workspace.store, key)
+            if path.is_dir() and not path.is_symlink():
+                remove(path)
+            write_bytes(path, dump(made), mode=READ_ONLY)
+            sync(path.parent)
             stored = lookup(workspace, key)
     if stored is None:
-        raise AssertionError(f"{key} was published with a provenance that does not describe it")
+        raise OSError(errno.EIO, "what was written cannot be read back", str(workspace.store))
     return stored
 
 
-def _locked(workspace: Workspace, key: BuildKey) -> AbstractContextManager[object]:
-    from filelock import FileLock
-
-    workspace.locks.mkdir(parents=True, exist_ok=True)
-    return FileLock(workspace.locks / f"store-{key}.lock")
-
-
-def _all(workspace: Workspace) -> Iterator[StoredWheel]:
-    if workspace.store.is_dir():
-        for folder in workspace.store.iterdir():
-            if stored := lookup(workspace, BuildKey(folder.name)):
-                yield stored
+def drop_damaged(workspace: Workspace, key: BuildKey) -> bool:
+    """Remove an entry whose wheel is not the one that was published, and the wheel; return whether it was one."""
+    stored = lookup(workspace, key)
+    if stored is None:
+        return False
+    try:
+        before = stored.path.stat()
+        damaged = sha256_file(stored.path) != stored.sha256
+    except FileNotFoundError:
+        return False
+    if damaged:
+        with writing(workspace), contextlib.suppress(FileNotFoundError):
+            # another run may have replaced it meanwhile
+            if os.path.samestat(before, stored.path.stat()):
+                entry_path(workspace.store, key).unlink(missing_ok=True)
+                remove(stored.path)
+    return damaged
 
 
 def verify(stored: StoredWheel) -> tuple[Finding, ...]:
@@ -130,3 +200,66 @@ def verify(stored: StoredWheel) -> tuple[Finding, ...]:
             hint="nox -s build",
         ),
     )
+
+
+def _place(wheel: Path, final: Path) -> None:
+    """Move a file to its place in one step, and make sure that it stays there; what was there goes."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    draft = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        shutil.move(wheel, draft)
+        sync(draft)
+        if final.is_dir() and not final.is_symlink():
+            remove(final)
+        draft.replace(final)
+    finally:
+        draft.unlink(missing_ok=True)
+    for folder in (final.parent, final.parent.parent):
+        sync(folder)
+
+
+class _Keys(Collection[BuildKey]):
+    """The keys of a store that meet a condition, asked only for those that somebody wants to know of."""
+
+    def __init__(self, workspace: Workspace, meets: Callable[[BuildKey], bool]) -> None:
+        self._workspace, self._meets = workspace, meets
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and is_key(key) and self._meets(BuildKey(key))
+
+    def __iter__(self) -> Iterator[BuildKey]:
+        return (key for key in entry_keys(self._workspace) if self._meets(key))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Latest(Mapping[str, Mapping[str, Any]]):
+    """The key parts of the newest entry of each package, read as far as it takes."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._found: dict[str, Mapping[str, Any]] = {}
+        self._more = self._read(workspace)
+
+    def __getitem__(self, package: str) -> Mapping[str, Any]:
+        while package not in self._found:
+            if next(self._more, None) is None:
+                raise KeyError(package)
+        return self._found[package]
+
+    def __iter__(self) -> Iterator[str]:
+        for _ in self._more:
+            pass
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _read(self, workspace: Workspace) -> Iterator[str]:
+        for key in entry_keys(workspace):
+            if stored := lookup(workspace, key):
+                package = str(stored.provenance.get("package", ""))
+                parts = stored.provenance["key-parts"]
+                if package and isinstance(parts, dict) and parts:
+                    self._found.setdefault(package, parts)
+                yield package

@@ -135,6 +135,7 @@ def _build(
             record=record,
             uv=open_uv(locations, offline=request.offline, run=run),
             keep=request.flag("keep"),
+            waiting=lambda note: console.line(f"  ..  {step.package}: {note}"),
             run=run,
         )
         took = _took(wheel) if console.verbosity is Verbosity.VERBOSE else ""

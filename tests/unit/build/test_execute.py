@@ -5,10 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -312,34 +308,3 @@ def test_a_full_disk_is_named(
     with pytest.raises(BuildError, match="disk-full"):
         do(step_of(RELEASED, "toy"), upstream)
     assert files_below(workspace.scratch) == []
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from sglforge.base.ids import BuildKey
-from sglforge.base.workspace import Workspace
-import sglforge.base.files as files
-from sglforge.build import store
-
-def slowly(path, value):
-    (path.parent / "half").write_text("x")
-    Path(sys.argv[3]).write_text("here")
-    time.sleep(60)
-
-store.write_json = slowly
-store.publish(Workspace(root=Path(sys.argv[1])), BuildKey("k"), Path(sys.argv[2]), {})
-"""
-
-
-def test_a_kill_while_publishing_leaves_no_entry(upstream: Path, workspace: Workspace, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    argv = [sys.executable, "-c", KILLED, str(workspace.root), str(upstream), str(mark)]
-    with subprocess.Popen(argv) as child:
-        deadline = time.monotonic() + 60
-        while not mark.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        child.send_signal(signal.SIGKILL)
-    assert mark.exists()
-    assert lookup(workspace, BuildKey("k")) is None
-    assert not (workspace.store / "k").exists()

@@ -19,7 +19,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from sglforge.base import proc
-from sglforge.base.exclusive import exclusive
+from sglforge.base.exclusive import exclusive, holder
 from sglforge.base.files import sha256_file
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Completed
@@ -534,4 +534,6 @@ def test_a_second_run_waits_and_names_the_first(toys: Toys) -> None:
         process.kill()
         process.wait()
     with exclusive(lock, waiting=notes.append, timeout_s=0.2):
-        assert (toys.workspace.locks / f"environment-{toys.key}.holder").read_text().strip() == str(os.getpid())
+        found = holder(lock)
+        assert found
+        assert found.pid == os.getpid()
