@@ -1,26 +1,58 @@
-"""The build plan: which packages, with which keys, hit or miss and why. Touches neither network nor disk."""
+"""The build plan: which packages, with which keys, hit or miss and why. Touches neither network nor disk.
+
+Planning has two halves, so that only those entries of the store are looked at that a plan asks for: :func:`draft`
+works out the keys, :func:`make` judges them by what was found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sglforge.base.files import digest
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.config.lockfile import Lock, LockedGit, LockedPython, LockedRequirement, LockedSource
-from sglforge.config.model import GitSource, PackageRecipe, PathSource, SdistSource, Source, Stack, Target, WheelSource
+from sglforge.config.model import (
+    GitSource,
+    PackageRecipe,
+    PathSource,
+    SdistSource,
+    Source,
+    Stack,
+    Target,
+    WheelSource,
+)
 from sglforge.errors import LockError
+from sglforge.keys.changes import Change, changes
+from sglforge.keys.parts import KEY_FORMAT, Parts, key_of, label, parts_of, source_parts, variables
+from sglforge.keys.requirements import unpinned
 
-KEY_FORMAT = 1
 DAMAGED = "its wheel in the store is damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One package to build.
+class Known:
+    """What decides about keys on this machine, gathered before planning.
 
-    ``key_parts`` is what the key was computed from, part by part; ``local_version`` labels the wheel.
+    ``toolchain`` holds the host's parts of the toolchain by their names in recipes, ``compilers`` the user's CC and
+    CXX. By package: ``sources`` the sha256 of the archive or the digest of the source folder, ``series`` the digests
+    of the patch topics that are applied, in their order.
+    """
+
+    toolchain: Mapping[str, str]
+    sources: Mapping[str, Sha256]
+    series: Mapping[str, Mapping[str, Sha256]]
+    compilers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A package with its key, before anybody looked whether it is built.
+
+    ``key_parts`` is what the key was computed from; ``local_version`` labels the wheel; ``environment`` are the
+    variables that the recipe and its compilers bring into the build; ``depends`` are the packages whose wheels are
+    installed in the build environment.
     """
 
     package: str
@@ -29,10 +61,48 @@ class Step:
     locked: LockedSource | None
     build_requires: tuple[LockedRequirement, ...]
     key: BuildKey
-    key_parts: Mapping[str, str]
+    key_parts: Parts
     local_version: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    depends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a build took the last time: wall seconds, and peak memory in MiB; None where nobody measured it."""
+
+    seconds: float | None = None
+    peak_rss_mib: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBuild:
+    """The last build of a package here, for the same target and Python."""
+
+    key_parts: Parts
+    took: Estimate = Estimate()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the workspace has: keys with a wheel, keys whose wheel cannot be used, last builds by package."""
+
+    stored: Collection[BuildKey] = ()
+    damaged: Collection[BuildKey] = ()
+    last: Mapping[str, LastBuild] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Draft):
+    """One package to build, or one that is there.
+
+    ``changes`` is what differs from the last build, of a miss; ``estimate`` what that took, nothing for a hit.
+    """
+
     state: Literal["hit", "miss"]
     why: str
+    changes: tuple[Change, ...] = ()
+    estimate: Estimate = Estimate()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +120,19 @@ class BuildPlan:
         """Return the steps that have to be built."""
         return tuple(step for step in self.steps if step.state == "miss")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What this machine already knows, gathered before planning.
-
-    ``sources`` holds the sha256 of each package's archive or source folder, ``series`` the digests of patch
-    series, ``previous`` the key parts of the last build, all by package; ``toolchain`` the fingerprint's parts by
-    name, ``stored`` the keys in the store, ``damaged`` those of them whose wheel cannot be used.
-    """
-
-    toolchain: Mapping[str, str]
-    sources: Mapping[str, Sha256]
-    series: Mapping[str, Sha256]
-    stored: Collection[BuildKey]
-    previous: Mapping[str, Mapping[str, str]]
-    damaged: Collection[BuildKey] = ()
+    @property
+    def estimate(self) -> Estimate:
+        """Return the time of all misses one after the other and the memory of the largest, None if any is unknown."""
+        taken = [step.estimate for step in self.misses]
+        seconds = [took.seconds for took in taken if took.seconds is not None]
+        memory = [took.peak_rss_mib for took in taken if took.peak_rss_mib is not None]
+        return Estimate(
+            seconds=sum(seconds) if len(seconds) == len(taken) else None,
+            peak_rss_mib=max(memory, default=0.0) if len(memory) == len(taken) else None,
+        )
 
 
-def make(
+def draft(
     *,
     stack: Stack,
     target: Target,
@@ -76,22 +140,58 @@ def make(
     lock: Lock,
     python: LockedPython,
     known: Known,
-) -> BuildPlan:
-    """Return the plan of a stack on a target.
+) -> tuple[Draft, ...]:
+    """Return the packages of a stack for a target with their keys, in the stack's order.
 
-    Raises LockError ``lock-stale`` when the lock lacks a package of the stack or pins another version of it.
+    Raises LockError ``lock-stale`` when the lock lacks a package of the stack, or a requirement of its build, or
+    pins another version of it.
     """
-    steps = tuple(
-        _step(
-            package,
-            recipe=recipes[package],
-            source=stack.packages[package].source,
+    made: dict[str, Draft] = {}
+    toolchain = {
+        **known.toolchain,
+        "python-abi": f"cp{python.minor.replace('.', '')}",
+        "torch": f"{python.torch.version}+{python.torch.variant}",
+    }
+    for package in packages(stack, target):
+        recipe, source = recipes[package], stack.packages[package].source
+        locked = _locked(package, source, lock)
+        method = source.method
+        depends = tuple(recipe.depends) if method == "pep517" else ()
+        build_requires = _build_requires(recipe, source, lock)
+        content, topics = source_parts(source, locked, known.sources.get(package)), known.series.get(package, {})
+        environment = variables(recipe, method=method, version=_version(source, locked), compilers=known.compilers)
+        parts = parts_of(
+            recipe=recipe,
             target=target,
-            lock=lock,
-            known=known,
+            python=python,
+            source=content,
+            method=method,
+            topics=topics,
+            build_requires=build_requires,
+            toolchain=toolchain,
+            environment=environment,
+            depends={name: made[name].key for name in depends},
         )
-        for package in packages(stack, target)
-    )
+        made[package] = Draft(
+            package=package,
+            recipe=recipe,
+            source=source,
+            locked=locked,
+            build_requires=build_requires,
+            key=key_of(parts),
+            key_parts=parts,
+            local_version=label(target=target, python=python, source=content, topics=topics),
+            environment=environment,
+            depends=depends,
+        )
+    return tuple(made.values())
+
+
+def make(
+    drafts: Sequence[Draft], *, stack: Stack, target: Target, python: LockedPython, found: Found = Found()
+) -> BuildPlan:
+    """Return the plan of drafts: each one a hit or a miss, by what the workspace has."""
+    steps = tuple(_step(each, found) for each in drafts)
     environment = digest(
         {
             "format": KEY_FORMAT,
@@ -108,42 +208,58 @@ def packages(stack: Stack, target: Target) -> tuple[str, ...]:
     return tuple(name for name, entry in stack.packages.items() if not entry.targets or target.name in entry.targets)
 
 
-def _step(
-    package: str,
-    *,
-    recipe: PackageRecipe,
-    source: Source,
-    target: Target,
-    lock: Lock,
-    known: Known,
-) -> Step:
-    locked = _locked(package, source, lock)
-    build_requires = tuple(lock.build_requires.get(package, ()))
-    source_digest = known.sources.get(package) or digest(source.model_dump(mode="json"))
-    series = known.series.get(package)
-    parts = {
-        "format": str(KEY_FORMAT),
-        "recipe": digest(recipe.model_dump(mode="json", exclude={"description"})),
-        "source": source_digest,
-        "patches": series or "none",
-        "target": digest([target.name, target.arch_list]),
-        "build-requires": digest([[item.name, item.version] for item in build_requires]),
-        **{f"toolchain.{name}": known.toolchain[name] for name in recipe.toolchain},
-    }
-    key = BuildKey(digest(parts))
-    hit = key in known.stored and key not in known.damaged
+def needed(steps: Sequence[Step], wanted: Collection[str]) -> tuple[Step, ...]:
+    """Return the steps of packages, with those that they cannot be built without, in the order of the plan.
+
+    What a hit depends on is not needed: its wheel is there.
+    """
+    names = set(wanted)
+    for step in reversed(steps):
+        if step.package in names and step.state == "miss":
+            names.update(step.depends)
+    return tuple(step for step in steps if step.package in names)
+
+
+def _step(draft: Draft, found: Found) -> Step:
+    hit = draft.key in found.stored and draft.key not in found.damaged
+    last = found.last.get(draft.package)
+    changed = changes(last.key_parts, draft.key_parts) if last and not hit else ()
     return Step(
-        package=package,
-        recipe=recipe,
-        source=source,
-        locked=locked,
-        build_requires=build_requires,
-        key=key,
-        key_parts=parts,
-        local_version=f"{target.name}.t{source_digest[:8]}" + (f".p{series[:8]}" if series else ""),
+        **{name: getattr(draft, name) for name in Draft.__dataclass_fields__},
         state="hit" if hit else "miss",
-        why=DAMAGED if key in known.damaged else _why(hit=hit, parts=parts, previous=known.previous.get(package)),
+        why=DAMAGED if draft.key in found.damaged else _why(hit=hit, changed=changed, last=last),
+        changes=changed,
+        estimate=last.took if last and not hit else Estimate(),
     )
+
+
+def _why(*, hit: bool, changed: Sequence[Change], last: LastBuild | None) -> str:
+    if hit:
+        return "in the store"
+    if last is None:
+        return "never built here"
+    parts = sorted({change.place[0] for change in changed})
+    return f"changed since the last build: {', '.join(parts)}" if parts else "no longer in the store"
+
+
+def _build_requires(recipe: PackageRecipe, source: Source, lock: Lock) -> tuple[LockedRequirement, ...]:
+    """Return the pinned build environment of a package.
+
+    Raises LockError ``lock-stale`` for a requirement that is not pinned: the recipe has moved on.
+    """
+    if source.method == "repack":
+        return ()
+    pinned = tuple(lock.build_requires.get(recipe.name, ()))
+    # a repository without a commit can be planned all the same; it is built after it is locked
+    locked = not isinstance(source, GitSource) or recipe.name in lock.sources
+    if locked and (missing := unpinned(recipe.build_requires, pinned)):
+        raise LockError(
+            code="lock-stale",
+            message=f"{recipe.name} needs {', '.join(missing)} for its build, "
+            f"the lock of stack {lock.stack} does not pin that",
+            hint=f"nox -s lock -- --stack {lock.stack} --target {lock.target}",
+        )
+    return pinned
 
 
 def _locked(package: str, source: Source, lock: Lock) -> LockedSource | None:
@@ -173,10 +289,8 @@ def _asked(source: WheelSource | SdistSource | GitSource | LockedSource) -> tupl
     return source.project, source.version
 
 
-def _why(*, hit: bool, parts: Mapping[str, str], previous: Mapping[str, str] | None) -> str:
-    if hit:
-        return "in the store"
-    if previous is None:
-        return "never built here"
-    changed = sorted(name for name in parts.keys() | previous.keys() if parts.get(name) != previous.get(name))
-    return f"changed since the last build: {', '.join(changed)}" if changed else "no longer in the store"
+def _version(source: Source, locked: LockedSource | None) -> str | None:
+    """Return the version that a source is built as; None where nobody knows it yet, and for a folder."""
+    if locked is not None:
+        return locked.version
+    return source.version if isinstance(source, GitSource) else None

@@ -106,7 +106,7 @@ def test_the_installed_sglang_says_what_it_was_made_from(release: Release) -> No
     assert provenance["source"]["file"] in {file.name for file in locked.files}
     states = {topic["name"]: topic["state"] for topic in provenance["patches"]["topics"]}
     assert states["cpu-speculation-without-cuda"] == states["cpu-triton-attention-in-torch"] == "applied"
-    assert states["cpu-overlap-with-speculation"] == "not-for-version"
+    assert "cpu-overlap-with-speculation" not in states  # it is not for this version
 
 
 def test_the_attention_in_torch_is_what_the_triton_kernels_compute(release: Release) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 SCHEMA = 1
@@ -24,10 +24,13 @@ def summary(
     series: str | None,
     tree_id: str | None,
     topics: Sequence[Mapping[str, object]],
-    excluded: Mapping[str, str],
+    excluded: Iterable[str],
     build_key: str,
 ) -> dict[str, object]:
-    """Return what goes into the wheel: all that decides its content, and nothing that changes by itself.
+    """Return what goes into the wheel: what its build key was made from, and nothing else.
+
+    Whatever else it said (descriptions, reasons, topics that are not for this version) could change while the key
+    stays, and then one key would stand for two wheels. :func:`document` says it beside the wheel.
 
     Args:
         kind: The kind of the source; it gives the words of :data:`KINDS`.
@@ -35,8 +38,8 @@ def summary(
         source: Name and version, file name and sha256 of the archive, or path and digest of the folder.
         series: The digest of the patch series, None without one.
         tree_id: The git tree id of the patched tree, None without a series.
-        topics: The outcome of each topic of the series.
-        excluded: Globs that were left out, with their reasons.
+        topics: The outcome of each topic of the series; of those that were applied, what they touched is told.
+        excluded: Globs of files that were left out.
         build_key: The key that the wheel is stored under.
     """
     return {
@@ -44,8 +47,16 @@ def summary(
         "kind": KINDS[kind],
         "package": package,
         "source": dict(source),
-        "patches": {"series": series, "tree-id": tree_id, "topics": [dict(topic) for topic in topics]},
-        "excluded": dict(excluded),
+        "patches": {
+            "series": series,
+            "tree-id": tree_id,
+            "topics": [
+                {name: topic[name] for name in ("name", "state", "files", "evidence")}
+                for topic in topics
+                if topic["state"] == "applied"
+            ],
+        },
+        "excluded": sorted(excluded),
         "build-key": build_key,
     }
 
@@ -54,7 +65,9 @@ def document(
     in_wheel: Mapping[str, object],
     *,
     wheel: Mapping[str, object],
-    key_parts: Mapping[str, str],
+    topics: Sequence[Mapping[str, object]],
+    excluded: Mapping[str, str],
+    key_parts: Mapping[str, object],
     build_requires: Sequence[str],
     python: str,
     started: str,
@@ -68,7 +81,9 @@ def document(
     Args:
         in_wheel: What :func:`summary` returned.
         wheel: Name, size in bytes and sha256 of the wheel.
-        key_parts: What the build key was computed from, toolchain included.
+        topics: The outcome of each topic of the series.
+        excluded: Globs of files that were left out, with their reasons.
+        key_parts: What the build key was computed from: its digest is the key.
         build_requires: The pinned build environment, ``name==version``.
         python: The Python that it was built with and for.
         started: When the build began (UTC, ISO 8601).
@@ -79,8 +94,11 @@ def document(
         sandbox: What these processes were kept from, ``network``, ``writes``, ``processes`` and ``why`` not; None
             likewise.
     """
+    patches = in_wheel["patches"]
     return {
         **in_wheel,
+        "patches": {**(patches if isinstance(patches, dict) else {}), "topics": [dict(topic) for topic in topics]},
+        "excluded": dict(excluded),
         "wheel": dict(wheel),
         "key-parts": dict(key_parts),
         "build-requires": list(build_requires),

@@ -24,6 +24,11 @@ class Workspace:
         return self.root / "store"
 
     @property
+    def history(self) -> Path:
+        """The last build of each package: ``history/<target>/<Python minor>/<package>.json``."""
+        return self.root / "history"
+
+    @property
     def environments(self) -> Path:
         """Environments: ``environments/<environment key>/`` and links by name."""
         return self.root / "environments"

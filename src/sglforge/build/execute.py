@@ -22,6 +22,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Report, total
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
+from sglforge.build.history import remember
 from sglforge.build.pep517 import Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, making, publish
 from sglforge.config.lockfile import LockedArchive
@@ -177,6 +178,8 @@ def _execute(
         provenance = document(
             in_wheel,
             wheel={"name": wheel.name, "size": wheel.stat().st_size, "sha256": sha256_file(wheel)},
+            topics=patched.topics if patched else (),
+            excluded=step.recipe.exclude,
             key_parts=step.key_parts,
             build_requires=[f"{pinned.name}=={pinned.version}" for pinned in step.build_requires],
             python=python.minor,
@@ -186,7 +189,9 @@ def _execute(
             **total(reports),
         )
         with _phase(record, step, "store"):
-            return publish(workspace, step.key, wheel, provenance)
+            stored = publish(workspace, step.key, wheel, provenance)
+        remember(workspace, provenance)
+        return stored
 
 
 def _bring(step: Step, catalog_root: Path, archive: SourceArchive | None, into: Path) -> _Brought:

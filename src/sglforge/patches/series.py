@@ -36,8 +36,15 @@ class Series:
 
     def digest(self, version: str) -> Sha256:
         """Return one hash over the edits and payloads of the topics that are for an upstream version."""
-        chosen = [topic.identity(version) for topic in self.topics if topic.standing(version) is None]
+        chosen = [topic.identity(version) for topic in self._applied(version)]
         return digest([FORMAT, self.package, chosen])
+
+    def topic_digests(self, version: str) -> dict[str, Sha256]:
+        """Return a hash over edits and payloads for each topic that is for an upstream version, in their order."""
+        return {topic.name: digest([FORMAT, self.package, topic.identity(version)]) for topic in self._applied(version)}
+
+    def _applied(self, version: str) -> Iterator[Topic]:
+        return (topic for topic in self.topics if topic.standing(version) is None)
 
     def remarks(self, version: str) -> tuple[Finding, ...]:
         """Return what people should know about the topics for an upstream version, without looking at a tree.

@@ -6,9 +6,11 @@ from sglforge.base.console import Console
 from sglforge.errors import DoctorError, verdict_of
 from sglforge.host import isolation
 from sglforge.host.place import judge_place
+from sglforge.keys.changes import described
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
+from sglforge.plan import BuildPlan, Estimate
 
 
 def doctor(request: Request, console: Console) -> Outcome:
@@ -70,10 +72,17 @@ def document(planned: Planned) -> dict[str, object]:
                 "why": step.why,
                 "local_version": step.local_version,
                 "key_parts": dict(step.key_parts),
+                "changes": [change.to_json() for change in step.changes],
+                "estimate": _estimate(step.estimate) if step.state == "miss" else None,
             }
             for step in planned.plan.steps
         ],
+        "estimate": _estimate(planned.plan.estimate),
     }
+
+
+def _estimate(took: Estimate) -> dict[str, object]:
+    return {"seconds": took.seconds, "peak_rss_mib": took.peak_rss_mib}
 
 
 def _text(planned: Planned, *, explain: bool) -> str:
@@ -83,6 +92,18 @@ def _text(planned: Planned, *, explain: bool) -> str:
     for step in planned.plan.steps:
         lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}")
         if explain:
-            lines.extend(f"        {name:<22} {value[:40]}" for name, value in step.key_parts.items())
+            # of a package that was never built nothing changed: show all that decides
+            shown = [change.text for change in step.changes] or described(step.key_parts)
+            lines.extend(f"        {line}" for line in shown)
     lines.append(f"environment {planned.plan.environment_key[:12]}")
+    if planned.plan.misses:
+        lines.append(f"to build: {_takes(planned.plan)}")
     return "\n".join(lines)
+
+
+def _takes(plan: BuildPlan) -> str:
+    """Say what the misses took the last time; what nobody measured is unknown, never guessed."""
+    took = plan.estimate
+    seconds = f"{took.seconds:.0f} s" if took.seconds is not None else "unknown time"
+    memory = f"{took.peak_rss_mib / 1024:.1f} GiB" if took.peak_rss_mib is not None else "unknown memory"
+    return f"{len(plan.misses)} of {len(plan.steps)} packages; it took {seconds} and {memory} the last time"

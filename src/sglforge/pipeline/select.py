@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from sglforge.base.console import Console
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.build import store
+from sglforge.build.history import last_build
 from sglforge.config.load import Catalog, load_catalog
 from sglforge.config.lockfile import Lock, LockedArchive, lock_path, read_lock
 from sglforge.config.model import PathSource, Stack, StackEnvironment, Target
@@ -22,7 +24,7 @@ from sglforge.host.probe import probe
 from sglforge.host.toolchain import fingerprint
 from sglforge.patches.series import Series, load_series
 from sglforge.pipeline.request import Request
-from sglforge.plan import BuildPlan, Known
+from sglforge.plan import BuildPlan, Draft, Found, Known
 from sglforge.provision.python import ChosenPython, choose_python
 from sglforge.provision.uv import open_uv
 from sglforge.sources.choose import choose
@@ -128,19 +130,16 @@ def plan(request: Request, selection: Selection) -> Planned:
     names = plans.packages(stack, target)
     series = {name: found for name in names if (found := load_series(root, name))}
     known = Known(
-        toolchain={
-            **fingerprint(selection.facts),
-            "python-abi": f"cp{python.locked.minor.replace('.', '')}",
-        },
+        toolchain=fingerprint(selection.facts),
+        compilers={name: value for name in ("CC", "CXX") if (value := os.environ.get(name))},
         sources=_sources(selection, names, lock, python.locked.minor),
         series={
-            name: found.digest(locked.version) for name, found in series.items() if (locked := lock.sources.get(name))
+            name: found.topic_digests(locked.version)
+            for name, found in series.items()
+            if (locked := lock.sources.get(name))
         },
-        stored=store.keys(request.workspace),
-        damaged=store.damaged_keys(request.workspace),
-        previous=store.latest_key_parts(request.workspace),
     )
-    made = plans.make(
+    drafts = plans.draft(
         stack=stack,
         target=target,
         recipes=selection.catalog.packages,
@@ -148,7 +147,27 @@ def plan(request: Request, selection: Selection) -> Planned:
         python=python.locked,
         known=known,
     )
+    made = plans.make(
+        drafts,
+        stack=stack,
+        target=target,
+        python=python.locked,
+        found=_found(drafts, request, target=target.name, python_minor=python.locked.minor),
+    )
     return Planned(selection=selection, python=python, series=series, plan=made)
+
+
+def _found(drafts: Sequence[Draft], request: Request, *, target: str, python_minor: str) -> Found:
+    """Look up just what the drafts ask for: their wheels, and the last builds of those that are not there."""
+    workspace = request.workspace
+    stored = frozenset(draft.key for draft in drafts if store.lookup(workspace, draft.key))
+    missing = [draft for draft in drafts if draft.key not in stored]
+    last = {
+        draft.package: build
+        for draft in missing
+        if (build := last_build(workspace, package=draft.package, target=target, python_minor=python_minor))
+    }
+    return Found(stored=stored, damaged=store.damaged_keys(workspace) if missing else (), last=last)
 
 
 def _environment_name(request: Request, stack: Stack, target: Target) -> str:

@@ -18,6 +18,7 @@ from sglforge.base.ids import BuildKey
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.workspace import Workspace
 from sglforge.build.execute import BuildPython, execute
+from sglforge.build.history import last_build
 from sglforge.build.store import StoredWheel, lookup, verify
 from sglforge.config.lockfile import LockedArchive, LockedFile, LockedRequirement
 from sglforge.config.model import GitSource, PackageRecipe, PathSource, SdistSource, Source, WheelSource
@@ -67,7 +68,7 @@ def step_of(source: Source, module: str, *requires: LockedRequirement, exclude: 
     if isinstance(source, WheelSource | SdistSource):
         file = LockedFile(name=f"{source.project}-{source.version}.tar.gz", sha256="0" * 64)
         locked = LockedArchive(kind=source.kind, project=source.project, version=source.version, files=[file])
-    parts = {"source": source.model_dump_json(), "toolchain.python-abi": "cp3"}
+    parts = {"source": source.model_dump(), "target": {"name": "cpu"}}
     return Step(
         package="toy",
         recipe=PackageRecipe(name="toy", description="A toy.", import_name=module, exclude=exclude or {}),
@@ -170,10 +171,14 @@ def test_a_wheel_is_patched_repacked_and_stored(
     assert inside["patches"]["series"] == series.digest("1.0")
     assert len(inside["patches"]["tree-id"]) == 40
     assert [(t["name"], t["state"]) for t in inside["patches"]["topics"]] == [("the-topic", "applied")]
-    assert inside["excluded"] == {"toy/bench*.so": "a benchmark"}
+    assert inside["excluded"] == ["toy/bench*.so"]
+    assert said["excluded"] == {"toy/bench*.so": "a benchmark"}
     assert inside["build-key"] == step.key
     assert not inside.keys() & {"started", "seconds"}
     assert said["key-parts"] == step.key_parts
+    last = last_build(workspace, package="toy", target="cpu", python_minor=python.minor)
+    assert last
+    assert (last.key_parts, last.took.seconds) == (step.key_parts, said["seconds"])
     assert files_below(workspace.scratch) == []
     assert events(record) == [(phase, "done") for phase in ("unpack", "patch", "pack", "check", "store")]
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from sglforge.config.load import Catalog, load_catalog
 from sglforge.config.lockfile import read_lock
-from sglforge.plan import Known, make
+from sglforge.plan import Known, draft
 
 ROOT = Path(__file__).parents[3]
 LOCKS = sorted((ROOT / "locks").glob("*.lock.toml"))
@@ -59,15 +59,9 @@ def test_a_shipped_lock_is_what_its_stack_asks_for(shipped: Catalog, path: Path)
         pinned = {requirement.name: requirement.version for requirement in python.requirements}
         for requirement in map(Requirement, environment.requirements):
             assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
-    known = Known(
-        toolchain=dict.fromkeys(("python-abi", "glibc", "host-compiler", "nvcc", "torch"), "any"),
-        sources={},
-        series={},
-        stored=(),
-        previous={},
-    )
-    plan = make(stack=stack, target=target, recipes=shipped.packages, lock=lock, python=lock.pythons[0], known=known)
-    for step in plan.steps:
+    known = Known(toolchain=dict.fromkeys(("glibc", "host-compiler", "nvcc"), "any"), sources={}, series={})
+    drafts = draft(stack=stack, target=target, recipes=shipped.packages, lock=lock, python=lock.pythons[0], known=known)
+    for step in drafts:
         if step.source.kind != "git":
             assert bool(step.build_requires) == (step.source.method == "pep517"), step.package
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sglforge import plan
+from sglforge.base.files import digest
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.config.lockfile import (
     Lock,
@@ -28,7 +29,7 @@ from sglforge.config.model import (
     WheelSource,
 )
 from sglforge.errors import LockError
-from sglforge.plan import BuildPlan, Known
+from sglforge.plan import BuildPlan, Estimate, Found, Known, LastBuild
 
 FILE = LockedFile(name="x-1-py3-none-any.whl", sha256="f" * 64)
 PIN = TorchPin(version="2.13.0", variant="cpu")
@@ -65,12 +66,11 @@ LOCK = Lock(
     build_requires={},
     pythons=[PYTHON],
 )
+NOTHING = Found()
 KNOWN = Known(
-    toolchain={"python-abi": "cp311", "nvcc": "13.0"},
+    toolchain={"nvcc": "13.0"},
     sources={"sglang": Sha256("1" * 64), "kernels": Sha256("c" * 64)},
-    series={"sglang": Sha256("b" * 64)},
-    stored=frozenset(),
-    previous={},
+    series={"sglang": {"topic": Sha256("b" * 64)}},
 )
 
 
@@ -82,8 +82,10 @@ def make(
     lock: Lock = LOCK,
     python: LockedPython = PYTHON,
     known: Known = KNOWN,
+    found: Found = NOTHING,
 ) -> BuildPlan:
-    return plan.make(stack=stack, target=target, recipes=recipes, lock=lock, python=python, known=known)
+    drafts = plan.draft(stack=stack, target=target, recipes=recipes, lock=lock, python=python, known=known)
+    return plan.make(drafts, stack=stack, target=target, python=python, found=found)
 
 
 def keys(made: BuildPlan) -> dict[str, BuildKey]:
@@ -103,40 +105,6 @@ def test_the_same_inputs_give_the_same_plan() -> None:
     assert make() == make()
 
 
-def changed_recipe() -> BuildPlan:
-    recipe = RECIPES["sglang"].model_copy(update={"exclude": {"*.so": "because"}})
-    return make(recipes={**RECIPES, "sglang": recipe})
-
-
-@pytest.mark.parametrize(
-    ("part", "made"),
-    [
-        ("recipe", changed_recipe),
-        ("source", lambda: make(known=replace(KNOWN, sources={**KNOWN.sources, "sglang": Sha256("9" * 64)}))),
-        ("patches", lambda: make(known=replace(KNOWN, series={"sglang": Sha256("d" * 64)}))),
-        ("target", lambda: make(target=CPU.model_copy(update={"arch_list": ["12.0f"]}))),
-        ("toolchain.python-abi", lambda: make(known=replace(KNOWN, toolchain={"python-abi": "cp312"}))),
-    ],
-)
-def test_each_part_changes_the_key_and_is_named(part: str, made: object) -> None:
-    assert callable(made)
-    before = make().steps[0]
-    previous = {"sglang": before.key_parts}
-    after: BuildPlan = made()
-    step = after.steps[0]
-    assert step.key != before.key
-    assert after.environment_key != make().environment_key
-    differing = {name for name in step.key_parts if step.key_parts[name] != previous["sglang"][name]}
-    assert differing == {part}
-
-
-def test_what_does_not_decide_the_result_does_not_change_a_key() -> None:
-    described = {**RECIPES, "sglang": RECIPES["sglang"].model_copy(update={"description": "other words"})}
-    other_nvcc = replace(KNOWN, toolchain={**KNOWN.toolchain, "nvcc": "13.1"})
-    for made in (make(recipes=described), make(known=other_nvcc)):
-        assert keys(made) == keys(make())
-
-
 def test_a_requirement_changes_the_environment_but_no_wheel() -> None:
     requirement = LockedRequirement(name="six", version="1.17.0", files=[FILE])
     made = make(python=PYTHON.model_copy(update={"requirements": [requirement]}))
@@ -154,23 +122,44 @@ def test_build_requirements_change_the_key_of_their_package_only() -> None:
 def test_hit_and_miss_say_why() -> None:
     first = make()
     stored = frozenset({first.steps[0].key})
-    again = make(known=replace(KNOWN, stored=stored, previous={"kernels": first.steps[1].key_parts}))
+    last = {"kernels": LastBuild(key_parts=first.steps[1].key_parts)}
+    again = make(found=Found(stored=stored, last=last))
     assert [(step.state, step.why) for step in again.steps] == [
         ("hit", "in the store"),
         ("miss", "no longer in the store"),
     ]
     assert [step.package for step in again.misses] == ["kernels"]
     assert [step.why for step in first.steps] == ["never built here", "never built here"]
-    moved = replace(KNOWN, sources={"kernels": Sha256("e" * 64)}, previous={"kernels": first.steps[1].key_parts})
-    assert make(known=moved).steps[1].why == "changed since the last build: source"
-    for known in (KNOWN, replace(KNOWN, stored=stored)):
-        step = make(known=replace(known, damaged=stored)).steps[0]
+    moved = make(known=replace(KNOWN, sources={"kernels": Sha256("e" * 64)}), found=Found(last=last)).steps[1]
+    assert moved.why == "changed since the last build: source"
+    assert [change.text for change in moved.changes] == ["source: digest cccccccc -> eeeeeeee"]
+    for found in (Found(damaged=stored), Found(stored=stored, damaged=stored)):
+        step = make(found=found).steps[0]
         assert (step.state, step.why) == ("miss", "its wheel in the store is damaged")
+
+
+def test_time_and_memory_are_those_of_the_last_build_or_unknown() -> None:
+    first = make()
+    took = {"sglang": Estimate(seconds=30.0, peak_rss_mib=900.0), "kernels": Estimate(seconds=4.5, peak_rss_mib=80.0)}
+    last = {name: LastBuild(key_parts={}, took=known) for name, known in took.items()}
+    assert first.estimate == Estimate()
+    assert make(found=Found(last=last)).estimate == Estimate(seconds=34.5, peak_rss_mib=900.0)
+    one = {**last, "kernels": LastBuild(key_parts={}, took=Estimate(seconds=4.5))}
+    assert make(found=Found(last=one)).estimate == Estimate(seconds=34.5)
+    assert make(found=Found(last={"sglang": last["sglang"]})).estimate == Estimate()
+    # what is there takes nothing, and says nothing of the last time
+    there = make(found=Found(last=last, stored={first.steps[0].key}))
+    assert there.estimate == took["kernels"]
+    assert there.steps[0].estimate == Estimate()
+    assert there.steps[0].changes == ()
+    everything = make(found=Found(stored={step.key for step in first.steps}))
+    assert everything.estimate == Estimate(seconds=0.0, peak_rss_mib=0.0)
 
 
 def test_the_label_of_a_wheel_names_target_source_and_patches() -> None:
     sglang, kernels = make().steps
-    assert sglang.local_version == f"cpu.t{sglang.key_parts['source'][:8]}.pbbbbbbbb"
+    patches = digest([("topic", "b" * 64)])
+    assert sglang.local_version == f"cpu.t11111111.p{patches[:8]}"
     assert kernels.local_version == "cpu.tcccccccc"
 
 
