@@ -208,14 +208,14 @@ def packages(stack: Stack, target: Target) -> tuple[str, ...]:
     return tuple(name for name, entry in stack.packages.items() if not entry.targets or target.name in entry.targets)
 
 
-def needed(steps: Sequence[Step], wanted: Collection[str]) -> tuple[Step, ...]:
-    """Return the steps of packages, with those that they cannot be built without, in the order of the plan.
+def needed(steps: Sequence[Step], wanted: Collection[str], *, of_hits: bool = False) -> tuple[Step, ...]:
+    """Return the steps of packages with those that they are built with, in the order of the plan.
 
-    What a hit depends on is not needed: its wheel is there.
+    A package whose wheel is there needs no other one; ``of_hits`` also returns what it was built with.
     """
     names = set(wanted)
     for step in reversed(steps):
-        if step.package in names and step.state == "miss":
+        if step.package in names and (of_hits or step.state == "miss"):
             names.update(step.depends)
     return tuple(step for step in steps if step.package in names)
 

@@ -73,6 +73,7 @@ def execute(
     workspace: Workspace,
     record: RunRecord,
     uv: Uv,
+    depends: Sequence[StoredWheel] = (),
     keep: bool = False,
     run: Runner = run_process,
     waiting: Callable[[str], None] = lambda _: None,
@@ -90,6 +91,7 @@ def execute(
         workspace: Its scratch folder is worked in, its store gets the wheel.
         record: Gets an event for every phase, and the full output of processes.
         uv: How to run uv.
+        depends: The wheels of the packages that it is built with.
         keep: Whether the working folder stays, for looking at.
         run: How to run the build backend.
         waiting: Told for whom it waits, where another run builds the same.
@@ -102,6 +104,12 @@ def execute(
     with _disk_faults(workspace), making(workspace, step.key, waiting=waiting):
         if stored := lookup(workspace, step.key):  # made by the run that was waited for
             return stored
+        if len(depends) < len(step.depends):
+            raise BuildError(
+                code="wheels-not-built",
+                message=f"{step.package} is built with {', '.join(step.depends)}, and not all of them are in the store",
+                hint="nox -s build",
+            )
         return _execute(
             step,
             catalog_root=catalog_root,
@@ -111,6 +119,7 @@ def execute(
             workspace=workspace,
             record=record,
             uv=uv,
+            depends=depends,
             keep=keep,
             run=run,
         )
@@ -126,6 +135,7 @@ def _execute(
     workspace: Workspace,
     record: RunRecord,
     uv: Uv,
+    depends: Sequence[StoredWheel],
     keep: bool,
     run: Runner,
 ) -> StoredWheel:
@@ -160,6 +170,8 @@ def _execute(
                     uv=uv,
                     scratch=scratch,
                     log=record.log(step.package, "build"),
+                    environment=step.environment,
+                    wheels=[wheel.path for wheel in depends],
                     run=run,
                     reports=reports,
                 )

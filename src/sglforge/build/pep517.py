@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from sglforge.base.proc import Completed, ProcessError, Runner, failed
@@ -22,8 +23,10 @@ SOURCE_DATE_EPOCH = 315532800
 """1980-01-01, the first day that a zip archive can write down."""
 
 TAIL_LINES = 20
-PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CC", "CXX")
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """What a build sees of the user's environment: anything else would decide about wheels behind their keys."""
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 NO_NETWORK: Mapping[str, str] = {
     **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9"),
@@ -53,6 +56,8 @@ def build_wheel(
     uv: Uv,
     scratch: Path,
     log: Path,
+    environment: Mapping[str, str] = NO_VARIABLES,
+    wheels: Sequence[Path] = (),
     run: Runner = run_process,
     timeout_s: float = 7200.0,
     reports: list[Report] | None = None,
@@ -73,6 +78,8 @@ def build_wheel(
         uv: How to run uv.
         scratch: An empty folder for the build environment, home and temporary files.
         log: The file that gets every line that uv and the backend say.
+        environment: More variables for the backend; those that every build gets go before them.
+        wheels: Wheels that are installed in the build environment too, without what they depend on.
         run: How to run the backend.
         timeout_s: The longest that one call of the backend may take.
         reports: Gets what is known of every call of the backend.
@@ -84,7 +91,8 @@ def build_wheel(
     from build import BuildBackendException, BuildException, ProjectBuilder
 
     interpreter = scratch / "env" / "bin" / "python"
-    variables = _variables(scratch, interpreter.parent)
+    variables = {**environment, **_variables(scratch, interpreter.parent)}
+    installed = _versions(requires, wheels)
     out_dir.mkdir(parents=True, exist_ok=True)
     sandbox = Sandbox(
         folders=(source, out_dir, scratch),
@@ -110,10 +118,10 @@ def build_wheel(
 
     try:
         builder = ProjectBuilder(source, python_executable=str(interpreter), runner=call_hook)
-        _require(builder.build_system_requires, requires, python_minor, source)
-        _make_environment(scratch, requires, python, uv, log)
+        _require(builder.build_system_requires, installed, python_minor, source)
+        _make_environment(scratch, requires, wheels, python, uv, log)
         with _warnings_in(log):
-            _require(builder.get_requires_for_build("wheel"), requires, python_minor, source)
+            _require(builder.get_requires_for_build("wheel"), installed, python_minor, source)
             return Path(builder.build("wheel", out_dir))
     except BuildBackendException as error:
         if isinstance(error.exception, BuildError):
@@ -128,7 +136,9 @@ def build_wheel(
         ) from error
 
 
-def _make_environment(scratch: Path, requires: Sequence[LockedRequirement], python: Path, uv: Uv, log: Path) -> None:
+def _make_environment(
+    scratch: Path, requires: Sequence[LockedRequirement], wheels: Sequence[Path], python: Path, uv: Uv, log: Path
+) -> None:
     folder, pins = scratch / "env", scratch / "build-requires.txt"
     uv("venv", "--quiet", "--no-project", "--python", python, folder, log=log)
     if requires:
@@ -136,6 +146,8 @@ def _make_environment(scratch: Path, requires: Sequence[LockedRequirement], pyth
         # copies: a step may write to its environment, and links would lead into uv's cache
         how = ("--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy")
         uv("pip", "install", "--quiet", "--python", folder, *how, "--requirement", pins, log=log)
+    if wheels:
+        uv("pip", "install", "--quiet", "--python", folder, "--no-deps", "--no-build", *wheels, log=log)
 
 
 def _pin(requirement: LockedRequirement) -> str:
@@ -212,12 +224,19 @@ def _warnings_in(log: Path) -> Iterator[None]:
                     stream.writelines(texts)
 
 
-def _require(wanted: set[str], locked: Sequence[LockedRequirement], minor: str, source: Path) -> None:
-    """Hold what the project asks for against what is pinned."""
+def _versions(requires: Sequence[LockedRequirement], wheels: Sequence[Path]) -> dict[str, str]:
+    """Return the version of everything in the build environment, by its normalised name."""
+    from packaging.utils import canonicalize_name, parse_wheel_filename
+
+    pinned = {str(canonicalize_name(requirement.name)): requirement.version for requirement in requires}
+    return pinned | {str(name): str(version) for name, version, *_ in (parse_wheel_filename(w.name) for w in wheels)}
+
+
+def _require(wanted: set[str], versions: Mapping[str, str], minor: str, source: Path) -> None:
+    """Hold what the project asks for against what is there."""
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
 
-    versions = {canonicalize_name(requirement.name): requirement.version for requirement in locked}
     here = {"python_version": minor, "python_full_version": f"{minor}.0"}
     missing = []
     for text in sorted(wanted):

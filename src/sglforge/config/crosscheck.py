@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sglforge.base.toml import KeyPath
+from sglforge.config import variables
 from sglforge.config.model import (
     PackageRecipe,
     PathSource,
@@ -32,6 +33,9 @@ def check_packages(packages: Shelf[PackageRecipe]) -> Iterator[Finding]:
     """Yield the faults of package recipes."""
     for written in packages:
         yield from _requirements(written, written.model.build_requires, ("build-requires",))
+        yield from _variables(written)
+        for index, name in enumerate(written.model.depends):
+            yield from _known(written, name, packages, ("depends", index))
 
 
 def check_targets(targets: Shelf[Target], stacks: Shelf[Stack]) -> Iterator[Finding]:
@@ -62,7 +66,10 @@ def check_stacks(
         for name, package in written.model.packages.items():
             key: KeyPath = ("packages", name)
             yield from _known(written, name, packages, key)
-            yield from _package(root, written, package, key, packages.written.get(name))
+            recipe = packages.written.get(name)
+            yield from _package(root, written, package, key, recipe)
+            if recipe and package.source.method == "pep517":
+                yield from _dependencies(written, name, recipe.model.depends, key)
             for index, target in enumerate(package.targets):
                 yield from _known(written, target, targets, (*key, "targets", index))
         for name, environment in written.model.environments.items():
@@ -87,6 +94,13 @@ def _package(
     source = package.source
     if isinstance(source, PathSource):
         yield from _folder(root, written, source.path, (*key, "source", "path"))
+        if recipe and any(variables.uses(text, "version") for text in recipe.model.environment.values()):
+            yield written.fault(
+                "invalid-value",
+                (*key, "source"),
+                f"the recipe of `{recipe.model.name}` writes {{version}} into a variable, and a folder has no version",
+                hint="take the package from git or a release, or write the version into the recipe",
+            )
     if recipe and source.kind in {"sdist", "path"} and not recipe.model.build_requires:
         yield recipe.fault(
             "missing-key",
@@ -94,6 +108,48 @@ def _package(
             f"stack `{written.model.name}` builds it from source, the recipe lacks `build-requires`",
             hint='build-requires: requirements of the build environment, such as ["hatchling"]',
         )
+
+
+def _dependencies(written: Written[Stack], name: str, depends: list[str], key: KeyPath) -> Iterator[Finding]:
+    """Yield what keeps packages from being there when another one is built with them."""
+    entries = written.model.packages
+    order = list(entries)
+    for needed in depends:
+        entry = entries.get(needed)
+        if entry is None:
+            what = f"the stack does not have `{needed}`"
+        elif order.index(needed) >= order.index(name):
+            what = f"`{needed}` does not stand before it"
+        elif entry.targets and not set(entries[name].targets or written.model.environments) <= set(entry.targets):
+            what = f"`{needed}` is for target {', '.join(entry.targets)} only"
+        else:
+            continue
+        yield written.fault(
+            "dependency-missing",
+            key,
+            f"package `{name}` is built with `{needed}` installed, and {what}",
+            hint=f"put `{needed}` before `{name}` in the stack, for the same targets",
+        )
+
+
+def _variables(written: Written[PackageRecipe]) -> Iterator[Finding]:
+    for name, text in written.model.environment.items():
+        place: KeyPath = ("environment", name)
+        for what, hint_text in _about_variable(name, text):
+            yield written.fault("invalid-value", place, f"`environment.{name}`: {what}", hint=hint_text)
+
+
+def _about_variable(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a variable of a build, and what to do."""
+    if name in variables.OWN:
+        yield "it is set for every build in the same way", "leave it out; no recipe can change it"
+    if name in variables.JOBS:
+        yield "how many jobs run at once is a matter of the machine", "leave it out, and use --jobs"
+    if "\0" in text:
+        yield "a variable cannot hold a zero byte", "leave it out"
+    for what in variables.wrong_placeholders(text):
+        known = ", ".join(f"{{{placeholder}}}" for placeholder in variables.PLACEHOLDERS)
+        yield f"{text!r} {what}", f"known: {known}; write {{{{ and }}}} for braces"
 
 
 def _environment(

@@ -56,5 +56,5 @@ def wrong_placeholders(text: str) -> Iterator[str]:
 
 
 def uses(text: str, name: str) -> bool:
-    """Say whether a variable's text has a placeholder."""
-    return any(found == name for _, found, _, _ in Formatter().parse(text))
+    """Say whether a variable's text has a placeholder; one that is broken has none."""
+    return not any(wrong_placeholders(text)) and any(found == name for _, found, _, _ in Formatter().parse(text))

@@ -33,7 +33,7 @@ from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, Selection, plan, select
-from sglforge.pipeline.wheels import make_wheels, with_dependencies
+from sglforge.pipeline.wheels import make_wheels
 from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
 from sglforge.provision import verify as verifying
@@ -82,10 +82,8 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     planned = plan(request, selection)
     remarks += _patch_remarks(planned, console)
     console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
-    chosen = _chosen(request, planned)
     current = None if request.words("packages") else _current(planned, request)
-    if not current:
-        chosen = tuple(_looked_at(step, request) for step in chosen)
+    chosen = planned.plan.steps if current else _chosen(request, planned.plan.steps)
     wheels = make_wheels(chosen, planned, request, record, console)
     remarks += _sandbox_remarks(chosen, wheels, console)
     steps = [
@@ -262,9 +260,11 @@ def _require_packages(request: Request, selection: Selection) -> None:
         )
 
 
-def _chosen(request: Request, planned: Planned) -> tuple[Step, ...]:
-    wanted = request.words("packages")
-    return with_dependencies(wanted, planned.plan.steps) if wanted else planned.plan.steps
+def _chosen(request: Request, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps that were asked for, with those that they cannot be built without; their wheels are read."""
+    wanted = request.words("packages") or tuple(step.package for step in steps)
+    near = tuple(_looked_at(step, request) for step in plans.needed(steps, wanted, of_hits=True))
+    return plans.needed(near, wanted)
 
 
 def _sandbox_remarks(steps: Sequence[Step], wheels: Sequence[StoredWheel], console: Console) -> tuple[Finding, ...]:

@@ -28,17 +28,6 @@ FETCHES_AT_ONCE = 4
 BUILDS_AT_ONCE = 4
 
 
-def with_dependencies(packages: Sequence[str], steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps of packages and of what they depend on, in the order of the plan."""
-    by_name = {step.package: step for step in steps}
-    wanted, left = set(packages), list(packages)
-    while left:
-        depends = [name for name in by_name[left.pop()].recipe.depends if name in by_name and name not in wanted]
-        wanted.update(depends)
-        left += depends
-    return tuple(step for step in steps if step.package in wanted)
-
-
 def make_wheels(
     steps: Sequence[Step], planned: Planned, request: Request, record: RunRecord, console: Console
 ) -> list[StoredWheel]:
@@ -77,13 +66,21 @@ def _make(
 
     def build(step: Step) -> None:
         wheels[step.package] = _build(
-            step, archives[step.package], planned, request, record, console, locations, cancellation
+            step,
+            archives[step.package],
+            [wheels[name] for name in step.depends if name in wheels],
+            planned,
+            request,
+            record,
+            console,
+            locations,
+            cancellation,
         )
 
     names = {step.package for step in missing}
     tasks = []
     for step in missing:
-        before = tuple(f"build {name}" for name in step.recipe.depends if name in names)
+        before = tuple(f"build {name}" for name in step.depends if name in names)
         tasks.append(Task(name=f"fetch {step.package}", kind="fetch", work=partial(fetch, step)))
         tasks.append(
             Task(
@@ -113,6 +110,7 @@ def say_failure(console: Console, failure: Failure, running: Sequence[str]) -> N
 def _build(
     step: Step,
     archive: SourceArchive | None,
+    depends: Sequence[StoredWheel],
     planned: Planned,
     request: Request,
     record: RunRecord,
@@ -134,6 +132,7 @@ def _build(
             workspace=request.workspace,
             record=record,
             uv=open_uv(locations, offline=request.offline, run=run),
+            depends=depends,
             keep=request.flag("keep"),
             waiting=lambda note: console.line(f"  ..  {step.package}: {note}"),
             run=run,

@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,12 @@ def test_a_folder_is_built_from_source(
     assert stored.provenance["build-requires"] == ["toy-backend==1.0"]
     assert "build_wheel" in record.log("toy", "build").read_text()
     assert not (PACKAGES / "pure-toy" / "build").exists()
+
+
+def test_nothing_is_built_without_the_wheels_that_it_is_built_with(do: Execute) -> None:
+    step = replace(path_step("pure-toy", "pure_toy"), depends=("base",))
+    with pytest.raises(BuildError, match="toy is built with base"):
+        do(step)
 
 
 def test_an_sdist_is_patched_and_built_from_source(

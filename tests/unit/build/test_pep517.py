@@ -25,10 +25,13 @@ from sglforge.base.sandbox.step import Report, weakest
 from sglforge.build.execute import BuildPython
 from sglforge.build.pep517 import _warnings_in, build_wheel
 from sglforge.config.lockfile import LockedRequirement
+from sglforge.config.variables import OWN
 from sglforge.errors import BuildError, FetchError
 from sglforge.provision.uv import Uv
 
 Build = Callable[..., Path]
+AMBIENT = {"LC_CTYPE", "_PYPROJECT_HOOKS_BUILD_BACKEND", "_PYPROJECT_HOOKS_BACKEND_PATH_JSON"}
+"""What Python and the caller of backends add."""
 
 
 @pytest.fixture
@@ -115,6 +118,30 @@ def test_builds_in_two_threads_hear_their_own_warnings(tmp_path: Path) -> None:
         assert list(pool.map(work, ("one", "two"))) == [None, None]
     assert [(tmp_path / name).read_text() for name in ("one", "two")] == ["warning: of one\n", "warning: of two\n"]
     assert warnings.showwarning is before
+
+
+def test_the_wheels_that_a_package_is_built_with_are_in_its_environment(
+    build: Build, copy_of: Callable[[str], Path], toy_backend: LockedRequirement, tmp_path: Path
+) -> None:
+    base = build(copy_of("pure-toy"), toy_backend)
+    source = project(
+        tmp_path / "dependent",
+        """
+        import pathlib
+        import pure_toy
+
+        def get_requires_for_build_wheel(config_settings=None):
+            return ["pure-toy >= 0.3"]
+
+        def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+            pathlib.Path(wheel_directory, "odd-1-py3-none-any.whl").write_text(pure_toy.__file__)
+            return "odd-1-py3-none-any.whl"
+        """,
+    )
+    with pytest.raises(BuildError, match="No module named 'pure_toy'"):
+        build(source)
+    shutil.rmtree(tmp_path / "scratch-dependent")
+    assert str(tmp_path / "scratch-dependent" / "env") in build(source, wheels=[base]).read_text()
 
 
 @pytest.mark.parametrize("version", [None, "0.9"])
@@ -294,6 +321,7 @@ def test_a_backend_sees_a_short_environment_and_a_home_of_its_own(
     monkeypatch.setenv("SECRET_TOKEN", "not for builds")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("CFLAGS", "-march=native")
+    monkeypatch.setenv("CC", "gcc-99")
     monkeypatch.setenv("SSL_CERT_FILE", "/some/bundle.pem")
     source = project(
         tmp_path / "looks",
@@ -306,10 +334,13 @@ def test_a_backend_sees_a_short_environment_and_a_home_of_its_own(
         """,
     )
     with pytest.raises(BuildError, match="ended with status 3"):
-        build(source)
+        build(source, environment={"TOY_VERSION": "1.0", "HOME": "/root"})
     seen = json.loads((source / "seen.json").read_text())
     environ = seen["environ"]
-    assert not environ.keys() & {"SECRET_TOKEN", "PYTHONPATH", "CFLAGS"}
+    assert not environ.keys() & {"SECRET_TOKEN", "PYTHONPATH", "CFLAGS", "CC"}
+    assert environ["TOY_VERSION"] == "1.0"
+    # whatever is set for every build is refused in recipes
+    assert environ.keys() - {"TOY_VERSION"} - AMBIENT <= OWN
     assert environ["SSL_CERT_FILE"] == "/some/bundle.pem"
     assert environ["SOURCE_DATE_EPOCH"] == "315532800"
     scratch = tmp_path / "scratch-looks"

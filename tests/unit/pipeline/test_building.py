@@ -6,6 +6,7 @@ import io
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.build import store
 from sglforge.config.model import PackageRecipe, PathSource
 from sglforge.pipeline import serving
-from sglforge.pipeline.building import _looked_at, _proof
+from sglforge.pipeline.building import _chosen, _looked_at, _proof
 from sglforge.pipeline.request import Request
 from sglforge.plan import Step
 from sglforge.provision.install import environment_lock
@@ -59,6 +60,16 @@ def test_a_wheel_that_was_changed_in_the_store_is_dropped_and_built_again(reques
     damaged = _looked_at(step(), request_)
     assert (damaged.state, damaged.why) == ("miss", "its wheel in the store is damaged")
     assert store.lookup(request_.workspace, KEY) is None
+
+
+def test_a_package_brings_what_it_is_built_with(request_: Request) -> None:
+    """A wheel that is damaged, too: it is built again, and that needs the wheels that it is built with."""
+    base = replace(step(), package="base", key=BuildKey("b" * 64))
+    miss = replace(step(), depends=("base",), state="miss")
+    asked = replace(request_, options={"packages": ["toy"]})
+    assert _chosen(asked, [base, miss]) == (base, miss)
+    assert _chosen(asked, [base, replace(miss, state="hit")]) == (replace(miss, state="hit"),)
+    assert _chosen(request_, [base, miss]) == (base, miss)
 
 
 @pytest.mark.parametrize("proven", [True, False])

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from mini_catalog import FAILS, HOLDS, Mini
 
-from sglforge.pipeline.wheels import with_dependencies
-
 
 @pytest.fixture
 def mini(tmp_path: Path) -> Mini:
@@ -165,15 +163,3 @@ def test_ctrl_c_does_not_wait_for_a_server_that_says_nothing(mini: Mini) -> None
     assert time.monotonic() - start < 20
     assert fetch.returncode == 130, talk
     assert "Traceback" not in talk
-
-
-def test_dependencies_come_along_in_the_order_of_the_plan() -> None:
-    from types import SimpleNamespace
-    from typing import Any, cast
-
-    def step(name: str, *depends: str) -> Any:
-        return cast("Any", SimpleNamespace(package=name, recipe=SimpleNamespace(depends=depends)))
-
-    steps = [step("a"), step("b", "a"), step("c", "b", "elsewhere"), step("d")]
-    assert [found.package for found in with_dependencies(["c"], steps)] == ["a", "b", "c"]
-    assert [found.package for found in with_dependencies(["d", "b"], steps)] == ["a", "b", "d"]

@@ -170,3 +170,70 @@ def test_a_stack_that_moved_on_makes_its_lock_stale(sources: dict[str, LockedArc
     assert caught.value.code == "lock-stale"
     assert "sglang 0.5.23" in caught.value.message
     assert caught.value.hint == "nox -s lock -- --stack s --target cpu"
+
+
+def test_a_recipe_that_moved_on_makes_its_lock_stale() -> None:
+    def with_requires(*requires: str) -> BuildPlan:
+        recipe = RECIPES["kernels"].model_copy(update={"build_requires": list(requires)})
+        pins = [LockedRequirement(name="scikit-build-core", version="0.11.1", files=[FILE])]
+        return make(
+            recipes={**RECIPES, "kernels": recipe}, lock=LOCK.model_copy(update={"build_requires": {"kernels": pins}})
+        )
+
+    fine = with_requires("Scikit_Build.Core", "scikit-build-core>=0.11", "tomli; python_version < '3.11'")
+    assert keys(fine) == keys(with_requires())
+    for wanted in ("cmake", "scikit-build-core>=0.12"):
+        with pytest.raises(LockError) as caught:
+            with_requires(wanted)
+        assert caught.value.code == "lock-stale"
+        assert f"kernels needs {wanted} for its build" in caught.value.message
+
+
+def chain() -> tuple[Stack, dict[str, PackageRecipe]]:
+    """Three packages: the second and the third are built with the one before."""
+    names = ("a", "b", "c")
+    stack = Stack(
+        name="s",
+        description="",
+        packages={name: StackPackage(source=PathSource(kind="path", path=name)) for name in names},
+        environments=STACK.environments,
+    )
+    recipes = {
+        name: PackageRecipe(name=name, description="", import_name=name, depends=list(names[max(at - 1, 0) : at]))
+        for at, name in enumerate(names)
+    }
+    return stack, recipes
+
+
+def test_what_a_package_is_built_with_is_built_where_its_wheel_is_not_there() -> None:
+    stack, recipes = chain()
+    known = Known(toolchain={}, sources={name: Sha256(name * 64) for name in "abc"}, series={})
+    first = make(stack=stack, recipes=recipes, known=known)
+    a, b, c = (step.key for step in first.steps)
+    assert [step.package for step in plan.needed(first.steps, ["b"])] == ["a", "b"]
+    assert [step.package for step in plan.needed(first.steps, ["c"])] == ["a", "b", "c"]
+    there = make(stack=stack, recipes=recipes, known=known, found=Found(stored={b}))
+    # a wheel that is there needs nothing, and the environment needs every wheel
+    assert [step.package for step in plan.needed(there.steps, ["c"])] == ["b", "c"]
+    assert [step.package for step in plan.needed(there.steps, ["b"])] == ["b"]
+    assert [step.package for step in plan.needed(there.steps, ["b"], of_hits=True)] == ["a", "b"]
+    assert [step.package for step in there.misses] == ["a", "c"]
+    assert [step.key for step in there.steps] == [a, b, c]
+
+
+def test_a_change_reaches_whatever_is_built_with_it() -> None:
+    stack, recipes = chain()
+    known = Known(toolchain={}, sources={name: Sha256(name * 64) for name in "abc"}, series={})
+    first = make(stack=stack, recipes=recipes, known=known)
+    last = {step.package: LastBuild(key_parts=step.key_parts) for step in first.steps}
+    moved = replace(known, sources={**known.sources, "a": Sha256("f" * 64)})
+    after = make(
+        stack=stack, recipes=recipes, known=moved, found=Found(stored={step.key for step in first.steps}, last=last)
+    )
+    assert [step.why for step in after.steps] == [
+        "changed since the last build: source",
+        "changed since the last build: depends",
+        "changed since the last build: depends",
+    ]
+    (change,) = after.steps[2].changes
+    assert change.text == f"depends: b changed ({first.steps[1].key[:8]} -> {after.steps[1].key[:8]})"
