@@ -8,21 +8,30 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import indent
 
 from sglforge.base.files import sha256_file
-from sglforge.config.lockfile import Lock, LockedArchive, LockedFile, LockedPython, LockedTorch, dump_lock
+from sglforge.config.lockfile import (
+    Lock,
+    LockedArchive,
+    LockedFile,
+    LockedPython,
+    LockedRequirement,
+    LockedTorch,
+    dump_lock,
+)
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 ROOT = Path(__file__).parents[1]
 BACKEND = ROOT / "tests" / "packages" / "toy-backend" / "toy_backend.py"
 
 HOLDS = """
-import os, pathlib, subprocess, time
-child = subprocess.Popen(["sleep", "600"])
-print("pids", child.pid, os.getpid(), flush=True)
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {gate!r}])
+print("holds", flush=True)
 while not pathlib.Path({gate!r}).exists():
     time.sleep(0.02)
 child.kill()
@@ -77,6 +86,14 @@ class Mini:
 
     def released(self, name: str) -> Path:
         """Add a package that is a released wheel, and return the wheel."""
+        wheel = self._wheel(name)
+        files = [LockedFile(name=wheel.name, sha256=sha256_file(wheel))]
+        self.packages[name] = {"kind": "wheel", "project": name, "version": "1.0"}
+        self.archives[name] = LockedArchive(kind="wheel", project=name, version="1.0", files=files)
+        self._recipe(name, name.replace("-", "_"), ())
+        return wheel
+
+    def _wheel(self, name: str) -> Path:
         module = name.replace("-", "_")
         self.wheels.mkdir(parents=True, exist_ok=True)
         wheel, info = self.wheels / f"{module}-1.0-py3-none-any.whl", f"{module}-1.0.dist-info"
@@ -85,10 +102,6 @@ class Mini:
             archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
             archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             archive.writestr(f"{info}/RECORD", f"{info}/RECORD,,\n")
-        files = [LockedFile(name=wheel.name, sha256=sha256_file(wheel))]
-        self.packages[name] = {"kind": "wheel", "project": name, "version": "1.0"}
-        self.archives[name] = LockedArchive(kind="wheel", project=name, version="1.0", files=files)
-        self._recipe(name, module, ())
         return wheel
 
     def write(self) -> Mini:
@@ -110,8 +123,17 @@ class Mini:
         )
         torch = LockedTorch(version="1.0", variant="cpu", sha256=[])
         python = LockedPython(minor=MINOR, torch=torch, requirements=[])
+        wheel = self._wheel("toy")
+        files = [LockedFile(name=wheel.name, sha256=sha256_file(wheel))]
+        toy = LockedRequirement(name="toy", version="1.0", files=files)
+        built = [name for name, source in self.packages.items() if source["kind"] == "path"]
         lock = Lock(
-            format=1, stack="mini", target="toy", sources=dict(self.archives), build_requires={}, pythons=[python]
+            format=1,
+            stack="mini",
+            target="toy",
+            sources=dict(self.archives),
+            build_requires={name: [toy] for name in built},
+            pythons=[python],
         )
         self._file("locks/mini.toy.lock.toml", dump_lock(lock))
         return self
@@ -165,9 +187,15 @@ class Mini:
         return [json.loads(line) for line in (self.last_run / "events.jsonl").read_text().splitlines()]
 
     def pids(self, package: str) -> list[int]:
-        """Return the processes that a build which holds has told of; none before that."""
-        told = [line.split()[1:] for line in self.log(package).splitlines() if line.startswith("pids ")]
-        return [int(word) for words in told for word in words]
+        """Return the children of a build that holds, by their command lines: a sandbox numbers them anew."""
+        if "holds\n" not in self.log(package):
+            return []
+        gate, found = str(self.gate(package)).encode(), []
+        for process in Path("/proc").iterdir():
+            with suppress(OSError):
+                if process.name.isdigit() and gate in (process / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        return found
 
     def _recipe(self, name: str, module: str, depends: Sequence[str]) -> None:
         lines = [f'name = "{name}"', 'description = "A toy."', f'import-name = "{module}"', 'build-requires = ["toy"]']

@@ -45,7 +45,7 @@ def slowly(*arguments, **more):
     return pack(*arguments, **more)
 
 executing.pack = slowly
-parts = {"source": part}
+parts = {"source": part, "target": {"name": "cpu"}}
 file = LockedFile(name=archive.name, sha256=sha256_file(archive))
 step = Step(
     package="toy",
@@ -110,7 +110,7 @@ def start(tmp_path: Path, workspace: Workspace, go: Path) -> Iterator[Start]:
 
 
 def key(source: str) -> BuildKey:
-    return BuildKey(digest({"source": source}))
+    return BuildKey(digest({"source": source, "target": {"name": "cpu"}}))
 
 
 def line(process: subprocess.Popen[str]) -> str:
