@@ -13,6 +13,7 @@ from sglforge.base.index_locations import IndexLocations
 from sglforge.patches.apply import apply_series
 from sglforge.patches.series import load_series
 from sglforge.pipeline.sources import bring
+from sglforge.sources.model import SourceArchive
 from sglforge.sources.unpack import unpack
 
 ROUNDS = 7
@@ -29,7 +30,7 @@ def measure(setting: Setting) -> dict[str, object]:
     step = next(step for step in planned.plan.steps if step.package == PACKAGE)
     archive = bring(step, planned, setting.request(), setting.console(), IndexLocations())
     locked = step.locked
-    if archive is None or locked is None:
+    if not isinstance(archive, SourceArchive) or locked is None:
         raise BenchError(f"{PACKAGE} has no locked archive")
     with setting.folder() as folder:
         cases = {

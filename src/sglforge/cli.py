@@ -266,14 +266,15 @@ def _text(value: str) -> str:
     return value
 
 
+def _count(value: str) -> int:
+    """Return a number of one or more."""
+    if not value.isascii() or not value.isdecimal() or not 1 <= int(value) <= 100_000:
+        raise argparse.ArgumentTypeError(f"{value!r} is no number from 1 to 100000")
+    return int(value)
+
+
 def _path(value: str) -> Path:
     return Path(_text(value))
-
-
-def _count(value: str) -> int:
-    if not (value.isdecimal() and int(value) > 0):
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0")
-    return int(value)
 
 
 def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
@@ -337,7 +338,19 @@ def _lock(verbs: Verbs) -> None:
     _selecting(parser)
     parser.add_argument("--python", type=_text, metavar="X.Y", help="lock only this Python minor again")
     parser.add_argument(
-        "--update", type=_text, nargs="*", metavar="PKG", help="resolve these requirements anew (none named: all)"
+        "--update",
+        type=_text,
+        nargs="*",
+        metavar="PKG",
+        help="resolve these packages and requirements anew (none named: all)",
+    )
+    parser.add_argument(
+        "--walk-back",
+        type=_count,
+        nargs="?",
+        const=100,
+        metavar="N",
+        help="with --update: the newest of N commits (default: 100) on which the whole patch series applies",
     )
 
 

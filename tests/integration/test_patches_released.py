@@ -16,6 +16,7 @@ from calling import ROOT
 from patching import Put
 
 from sglforge.base import proc
+from sglforge.base.treeid import tree_id
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedArchive, read_lock
 from sglforge.errors import Severity
@@ -25,7 +26,6 @@ from sglforge.patches.model import PythonEdit, TomlEdit
 from sglforge.patches.result import TopicState
 from sglforge.patches.series import Series, load_series
 from sglforge.patches.topic import Topic
-from sglforge.patches.treeid import tree_id
 from sglforge.sources.fetch import fetch
 from sglforge.sources.unpack import unpack
 from sglforge.trees.version import tree_version

@@ -11,6 +11,7 @@ import pytest
 from calling import ROOT, Called, call
 
 from sglforge.base import proc
+from sglforge.base.treeid import tree_id
 from sglforge.base.workspace import Workspace
 from sglforge.config.releases import Release, read_releases, releases_path
 from sglforge.errors import RenderError
@@ -18,7 +19,6 @@ from sglforge.host import package_index
 from sglforge.patches.apply import apply_series
 from sglforge.patches.drift import read_expectation
 from sglforge.patches.series import load_series
-from sglforge.patches.treeid import tree_id
 from sglforge.patches.upstream import UpstreamTree, upstream_tree
 from sglforge.patches.versions import holds
 from sglforge.sources.fetch import fetch_file

@@ -7,12 +7,13 @@ from typing import Literal
 
 SCHEMA = 1
 
-SourceKind = Literal["wheel", "sdist", "path"]
+SourceKind = Literal["wheel", "sdist", "path", "git"]
 
 KINDS: Mapping[SourceKind, str] = {
     "wheel": "re-packed wheel",
     "sdist": "source build (sdist)",
     "path": "source build (path)",
+    "git": "source build (git)",
 }
 
 
@@ -20,7 +21,7 @@ def summary(
     *,
     kind: SourceKind,
     package: str,
-    source: Mapping[str, str],
+    source: Mapping[str, object],
     series: str | None,
     tree_id: str | None,
     topics: Sequence[Mapping[str, object]],
@@ -35,7 +36,8 @@ def summary(
     Args:
         kind: The kind of the source; it gives the words of :data:`KINDS`.
         package: The package's name in the recipes.
-        source: Name and version, file name and sha256 of the archive, or path and digest of the folder.
+        source: Name and version, file name and sha256 of the archive; path and digest of the folder; or URL, commit,
+            paths with their tree ids.
         series: The digest of the patch series, None without one.
         tree_id: The git tree id of the patched tree, None without a series.
         topics: The outcome of each topic of the series; of those that were applied, what they touched is told.

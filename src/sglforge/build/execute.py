@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import sglforge
 from sglforge.artifacts.pack import pack
 from sglforge.artifacts.provenance import SourceKind, document, summary
 from sglforge.artifacts.wheel import check_wheel
+from sglforge.base.download import redact
 from sglforge.base.files import sha256_file
 from sglforge.base.ids import Sha256, TreeId
 from sglforge.base.proc import Runner
@@ -31,7 +32,8 @@ from sglforge.errors import BuildError, CheckError
 from sglforge.patches.apply import apply_series
 from sglforge.patches.series import Series
 from sglforge.plan import Step
-from sglforge.sources.model import SourceArchive
+from sglforge.sources.git.export import export
+from sglforge.sources.model import BroughtSource, SourceArchive, SourceCommit
 from sglforge.sources.paths import copy_folder, digest_folder
 from sglforge.sources.unpack import unpack
 
@@ -46,12 +48,17 @@ class BuildPython:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Brought:
-    """A private copy of a source; ``version`` is None for a folder, ``described`` is for the provenance."""
+    """A private copy of a source; ``version`` is None for a folder, the package itself is in ``subdirectory``.
+
+    ``described`` is what decides the wheel and goes into it, ``origin`` is for the provenance beside it.
+    """
 
     kind: SourceKind
     tree: Path
     version: str | None
-    described: dict[str, str]
+    described: Mapping[str, object]
+    subdirectory: str = "."
+    origin: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,7 @@ def execute(
     step: Step,
     *,
     catalog_root: Path,
-    archive: SourceArchive | None,
+    archive: BroughtSource | None,
     series: Series | None,
     python: BuildPython,
     workspace: Workspace,
@@ -85,7 +92,7 @@ def execute(
     Args:
         step: The package, its source and its key.
         catalog_root: What the paths of source folders are relative to.
-        archive: The fetched source of a wheel or sdist, None for a folder.
+        archive: The fetched source: an archive or a commit, None for a folder of the catalog.
         series: The package's patch series, None without one.
         python: What it is built with and for.
         workspace: Its scratch folder is worked in, its store gets the wheel.
@@ -129,7 +136,7 @@ def _execute(
     step: Step,
     *,
     catalog_root: Path,
-    archive: SourceArchive | None,
+    archive: BroughtSource | None,
     series: Series | None,
     python: BuildPython,
     workspace: Workspace,
@@ -144,7 +151,7 @@ def _execute(
         if keep:
             record.event("build-kept", package=step.package, folder=str(scratch))
         with _phase(record, step, "unpack"):
-            source = _bring(step, catalog_root, archive, scratch / "source")
+            source = _bring(step, catalog_root, archive, scratch / "source", workspace)
         with _phase(record, step, "patch"):
             patched = _patch(source, series)
         in_wheel = summary(
@@ -162,7 +169,7 @@ def _execute(
         if source.kind != "wheel":
             with _phase(record, step, "build", reports):
                 built = build_wheel(
-                    source.tree,
+                    source.tree / source.subdirectory,
                     scratch / "built",
                     requires=step.build_requires,
                     python=python.path,
@@ -188,7 +195,7 @@ def _execute(
         with _phase(record, step, "check"):
             check_step(step, wheel, python)
         provenance = document(
-            in_wheel,
+            {**in_wheel, "source": {**source.described, **source.origin}},
             wheel={"name": wheel.name, "size": wheel.stat().st_size, "sha256": sha256_file(wheel)},
             topics=patched.topics if patched else (),
             excluded=step.recipe.exclude,
@@ -206,14 +213,14 @@ def _execute(
         return stored
 
 
-def _bring(step: Step, catalog_root: Path, archive: SourceArchive | None, into: Path) -> _Brought:
+def _bring(step: Step, catalog_root: Path, archive: BroughtSource | None, into: Path, workspace: Workspace) -> _Brought:
     match step.source:
         case PathSource(path=path):
             copy_folder(catalog_root / path, into)
             described = {"path": path, "digest": digest_folder(into)}
             return _Brought(kind="path", tree=into, version=None, described=described)
         case WheelSource() | SdistSource() as source:
-            if archive is None:
+            if not isinstance(archive, SourceArchive):
                 raise TypeError(f"the archive of {step.package} was not fetched before its build")
             described = {
                 "project": source.project,
@@ -223,14 +230,18 @@ def _bring(step: Step, catalog_root: Path, archive: SourceArchive | None, into: 
             }
             tree = unpack(archive.path, into)
             return _Brought(kind=source.kind, tree=tree, version=source.version, described=described)
-        case GitSource():
-            raise BuildError(
-                code="source-not-buildable",
-                message=(
-                    f"{step.package} is built from git, and that waits for "
-                    f"{step.recipe.waits_for or 'a later sglforge'}"
-                ),
-                hint="choose a stack whose packages are released archives, for example release-0.5.23",
+        case GitSource(subdirectory=subdirectory):
+            if not isinstance(archive, SourceCommit):
+                raise TypeError(f"the commit of {step.package} was not fetched before its build")
+            export(archive.locked, into, workspace=workspace)
+            locked = archive.locked
+            return _Brought(
+                kind="git",
+                tree=into,
+                version=locked.version,
+                described=locked.seen_by_build(subdirectory),
+                subdirectory=subdirectory or ".",
+                origin={"url": redact(locked.url), "commit": locked.commit, "described": locked.described},
             )
 
 
@@ -261,7 +272,7 @@ def check_step(step: Step, wheel: Path, python: BuildPython) -> None:
         wheel,
         python_minor=python.minor,
         project=step.locked.project if isinstance(step.locked, LockedArchive) else None,
-        version=step.locked.version if step.locked else None,
+        version=_version(step),
         import_name=step.recipe.import_name,
     )
     if findings:
@@ -271,6 +282,17 @@ def check_step(step: Step, wheel: Path, python: BuildPython) -> None:
             hint=findings[0].hint,
             findings=findings,
         )
+
+
+def _version(step: Step) -> str | None:
+    """Return the version that the wheel must have; None where the source says it and nobody else.
+
+    A package of a git repository is held to the lock's version where the stack or the recipe sets it.
+    """
+    if isinstance(step.source, GitSource):
+        told = step.source.version or any("{version}" in value for value in step.recipe.environment.values())
+        return step.locked.version if told and step.locked else None
+    return step.locked.version if step.locked else None
 
 
 @contextlib.contextmanager

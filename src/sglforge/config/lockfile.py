@@ -79,6 +79,15 @@ class LockedGit(FileModel):
         list[LockedSubmodule], Field(description="repositories inside these paths", default_factory=list)
     ]
 
+    def seen_by_build(self, subdirectory: str | None) -> dict[str, object]:
+        """Return what decides the build key, as JSON: trees, submodules, place and version, whatever the commit is."""
+        return {
+            "paths": {entry.path: entry.id for entry in self.paths},
+            "submodules": {entry.path: entry.commit for entry in self.submodules},
+            "subdirectory": subdirectory,
+            "version": self.version,
+        }
+
 
 LockedSource = Annotated[LockedArchive | LockedGit, Field(discriminator="kind")]
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from sglforge.base.collector import put_off
+from sglforge.base.treeid import Blobs, blob, blobs, tree_id, tree_id_of
 from sglforge.errors import Finding, PatchError, Severity
 from sglforge.patches.checkout import open_checkout
 from sglforge.patches.diff import unified
@@ -17,7 +18,6 @@ from sglforge.patches.faults import STATES
 from sglforge.patches.result import Fate, PatchResult, TopicResult, TopicState
 from sglforge.patches.series import Series, fate_findings
 from sglforge.patches.topic import Topic
-from sglforge.patches.treeid import Blobs, blob, blobs, tree_id, tree_id_of
 
 
 @put_off()

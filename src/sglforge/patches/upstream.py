@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from sglforge.base.files import publish_directory, remove, write_text
 from sglforge.base.ids import Sha256
+from sglforge.base.treeid import Blob, Blobs, blobs
 from sglforge.base.workspace import Workspace
-from sglforge.patches.treeid import Blob, Blobs, blobs
 from sglforge.sources.model import SourceArchive
 from sglforge.sources.unpack import unpack
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.base import git, proc
+from sglforge.base.treeid import tree_id
 from sglforge.errors import ConfigError, PatchError
 from sglforge.patches.apply import apply_series
 from sglforge.patches.attempt import attempt
 from sglforge.patches.checkout import File, open_checkout
 from sglforge.patches.draft import Draft
 from sglforge.patches.series import Series
-from sglforge.patches.treeid import tree_id
 
 _RECORD = ".git/sglforge.json"
 _IDENTITY = ("-c", "user.name=sglforge", "-c", "user.email=sglforge@localhost", "-c", "commit.gpgSign=false")

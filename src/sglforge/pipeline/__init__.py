@@ -15,7 +15,7 @@ MODULES = {
     "doctor": "machine",
     "plan": "machine",
     "explain": "pages",
-    "lock": "sources",
+    "lock": "locking",
     "fetch": "sources",
     "patch": "sources",
     "drift": "drifting",

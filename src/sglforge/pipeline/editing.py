@@ -17,10 +17,9 @@ from sglforge.patches.remake import as_diff
 from sglforge.patches.series import Series, load_series
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import plan, select
-from sglforge.pipeline.sources import bring
+from sglforge.pipeline.sources import bring, unpacked
 from sglforge.pipeline.trees import given_version
 from sglforge.sources.paths import copy_folder
-from sglforge.sources.unpack import unpack
 
 
 def edit(request: Request, console: Console, topic: str) -> Outcome:
@@ -155,10 +154,11 @@ def _bring(request: Request, console: Console, package: str, into: Path) -> str:
     if step is None or step.locked is None or archive is None:
         raise ConfigError(
             code="nothing-to-patch",
-            message=f"the stack has no released source of {package}",
+            message=f"the stack has no source of {package} that can be patched",
             hint="name a stack that has it, or a tree with --tree DIR",
         )
-    unpack(archive.path, into.with_name("unpacked")).rename(into)
+    folder = into.with_name("unpacked")
+    unpacked(archive, folder, workspace=request.workspace, command=request.command("fetch")).rename(into)
     return step.locked.version
 
 

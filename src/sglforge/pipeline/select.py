@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from sglforge import plan as plans
 from sglforge.base.console import Console
+from sglforge.base.files import digest
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.build import store
 from sglforge.build.history import last_build
 from sglforge.config.load import Catalog, load_catalog
-from sglforge.config.lockfile import Lock, LockedArchive, lock_path, read_lock
-from sglforge.config.model import PathSource, Stack, StackEnvironment, Target
-from sglforge.errors import BuildError, ConfigError, Finding
+from sglforge.config.lockfile import Lock, LockedArchive, LockedGit, lock_path, read_lock
+from sglforge.config.model import GitSource, PathSource, Stack, StackEnvironment, Target
+from sglforge.errors import BuildError, ConfigError, Finding, LockError
 from sglforge.host import doctor
 from sglforge.host.facts import HostFacts, load_facts
 from sglforge.host.probe import probe
@@ -28,6 +29,7 @@ from sglforge.plan import BuildPlan, Draft, Found, Known
 from sglforge.provision.python import ChosenPython, choose_python
 from sglforge.provision.uv import open_uv
 from sglforge.sources.choose import choose
+from sglforge.sources.git.trees import seen_paths
 from sglforge.sources.paths import digest_folder
 
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -188,7 +190,10 @@ def _environment_name(request: Request, stack: Stack, target: Target) -> str:
 
 
 def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str) -> dict[str, Sha256]:
-    """Return the hash of what each package is built from: its archive for this Python, or its folder."""
+    """Return the hash of what each package is built from: archive for this Python, folder, or what it sees of a commit.
+
+    Raises LockError ``lock-stale`` for a commit that was locked with other paths or another version.
+    """
     found: dict[str, Sha256] = {}
     for name in names:
         source = selection.stack.packages[name].source
@@ -196,7 +201,21 @@ def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str)
             found[name] = digest_folder(selection.catalog.root / source.path)
         elif isinstance(locked := lock.sources.get(name), LockedArchive):
             found[name] = Sha256(choose(locked, minor).sha256)
+        elif isinstance(locked, LockedGit) and isinstance(source, GitSource):
+            _require_current(name, locked, source, lock)
+            found[name] = digest(locked.seen_by_build(source.subdirectory))
     return found
+
+
+def _require_current(package: str, locked: LockedGit, source: GitSource, lock: Lock) -> None:
+    paths = tuple(entry.path for entry in locked.paths)
+    same_ref = (locked.url, locked.ref) == (source.url, source.ref)  # another one is the plan's to tell
+    if same_ref and (paths != seen_paths(source) or source.version not in {None, locked.version}):
+        raise LockError(
+            code="lock-stale",
+            message=f"stack {lock.stack} names other source paths or another version of {package} than its lock",
+            hint=f"nox -s lock -- --stack {lock.stack} --target {lock.target}",
+        )
 
 
 def _facts(request: Request) -> HostFacts:

@@ -1,114 +1,42 @@
-"""Verbs about sources: pins, archives, patches."""
+"""Verbs about sources: archives, commits, patches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sglforge import plan as plans
 from sglforge.base import proc, runrecord
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.scratch import working_folder
+from sglforge.base.workspace import Workspace
 from sglforge.config import suggest
-from sglforge.config.lockfile import (
-    Lock,
-    LockedArchive,
-    LockedRequirement,
-    LockedSource,
-    dump_lock,
-    lock_path,
-    write_lock,
-)
-from sglforge.config.model import GitSource, SdistSource, WheelSource
-from sglforge.errors import ConfigError, Finding, PatchError, Severity, verdict_of
+from sglforge.config.lockfile import LockedArchive, LockedGit, lock_path
+from sglforge.config.model import GitSource
+from sglforge.errors import ConfigError, LockError, PatchError, verdict_of
 from sglforge.host import package_index
 from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult
 from sglforge.patches.series import load_series
 from sglforge.pipeline.request import Outcome, Request, opening
-from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.select import Planned, plan, select
 from sglforge.pipeline.tasks import Task, carry_out, fault_of
 from sglforge.pipeline.trees import given_version
 from sglforge.pipeline.wheels import FETCHES_AT_ONCE, say_failure
 from sglforge.plan import Step
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.receipt import TorchReceipt
-from sglforge.provision.resolve import resolve, resolve_build
-from sglforge.provision.uv import open_uv
 from sglforge.sources.fetch import fetch as fetch_archive
-from sglforge.sources.model import SourceArchive
+from sglforge.sources.git.export import export
+from sglforge.sources.git.fetch import fetch as fetch_commit
+from sglforge.sources.git.fetch import fetch_proven
+from sglforge.sources.model import BroughtSource, SourceArchive, SourceCommit
 from sglforge.sources.paths import copy_folder
-from sglforge.sources.pin import pin
 from sglforge.sources.unpack import unpack
-
-
-def lock(request: Request, console: Console) -> Outcome:
-    """Resolve a stack's sources and requirements for a target and write its lock.
-
-    Pins that still hold are kept; ``--update`` drops those that it names, or all of them.
-    """
-    selection = select(request, console)
-    path = lock_path(selection.catalog.root, selection.stack.name, selection.target.name)
-    previous = selection.lock() if path.is_file() else None
-    _require_names(request.words("update"), selection, previous)
-    locations = package_index.read()
-    uv = open_uv(locations)
-    minors = selection.environment.pythons
-    sources: dict[str, LockedSource] = {}
-    build_requires: dict[str, list[LockedRequirement]] = {}
-    findings: list[Finding] = []
-    with working_folder(request.workspace, "lock") as folder:
-        for name in plans.packages(selection.stack, selection.target):
-            source = selection.stack.packages[name].source
-            if isinstance(source, GitSource):
-                findings.append(_not_pinned(name, source))
-            if isinstance(source, WheelSource | SdistSource):
-                with console.step(f"pin {name}") as step:
-                    sources[name] = pinned = pin(source, minors, locations)
-                    step.say(f"{source.project} {source.version}, {len(pinned.files)} files")
-            requires = selection.catalog.packages[name].build_requires
-            if requires and source.method == "pep517":
-                with console.step(f"resolve build of {name}"):
-                    build_requires[name] = resolve_build(requires, minors, uv=uv, scratch=folder)
-        pythons = []
-        for minor in minors:
-            kept = next((entry for entry in previous.pythons if entry.minor == minor), None) if previous else None
-            if kept and request.python not in {None, minor}:
-                pythons.append(kept)
-                continue
-            with console.step(f"resolve Python {minor}") as step:
-                resolution = resolve(
-                    selection.environment,
-                    minor,
-                    uv=uv,
-                    scratch=folder,
-                    previous=None if _updates_all(request) else kept,
-                    update=request.words("update"),
-                )
-                pythons.append(resolution.locked)
-                findings += resolution.findings
-                step.say(f"{len(resolution.locked.requirements)} distributions")
-    made = Lock(
-        format=1,
-        stack=selection.stack.name,
-        target=selection.target.name,
-        sources=sources,
-        build_requires=build_requires,
-        pythons=pythons,
-    )
-    changed = write_lock(path, dump_lock(made))
-    document = {
-        **opening(findings, console),
-        **selection.to_json(),
-        "lock": str(path),
-        "changed": changed,
-    }
-    return Outcome(document=document, text=f"{path} {'written' if changed else 'unchanged'}")
 
 
 def fetch(request: Request, console: Console) -> Outcome:
@@ -119,13 +47,11 @@ def fetch(request: Request, console: Console) -> Outcome:
     locations = package_index.read()
     record = runrecord.start(request.workspace.runs)
     fetched = _fetch_all(planned, request, record, console, locations)
-    locked, archives = planned.python.locked, fetched.archives
+    locked = planned.python.locked
     document = {
         "schema": 1,
         **selection.to_json(),
-        "sources": [
-            {"package": archive.package, "path": str(archive.path), "sha256": archive.sha256} for archive in archives
-        ],
+        "sources": [_source(source) for source in fetched.sources],
         "torch": {"version": locked.torch.version, "variant": locked.torch.variant, "sha256": fetched.torch.sha256},
         "requirements": len(locked.requirements),
         "run": record.id,
@@ -135,9 +61,9 @@ def fetch(request: Request, console: Console) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fetched:
-    """What a fetch has brought: archives in the order of the plan, and the torch."""
+    """What a fetch has brought: sources in the order of the plan, and the torch."""
 
-    archives: tuple[SourceArchive, ...]
+    sources: tuple[BroughtSource, ...]
     torch: TorchReceipt
 
 
@@ -148,11 +74,13 @@ def _fetch_all(
     cancellation = Cancellation()
     python, locked = planned.python.interpreter, planned.python.locked
     run = partial(proc.run, cancellation=cancellation)
-    archives: dict[str, SourceArchive | None] = {}
+    sources: dict[str, BroughtSource | None] = {}
     torch: list[TorchReceipt] = []
 
     def source(step: Step) -> None:
-        archives[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)
+        sources[step.package] = bring(
+            step, planned, request, console, locations, proven=True, cancellation=cancellation
+        )
 
     def fetch_torch() -> None:
         with console.step("fetch torch") as shown:
@@ -199,8 +127,8 @@ def _fetch_all(
     )
     if failures:
         raise fault_of(failures)
-    brought = (archives[step.package] for step in steps)
-    return _Fetched(archives=tuple(archive for archive in brought if archive), torch=torch[0])
+    brought = (sources[step.package] for step in steps)
+    return _Fetched(sources=tuple(source for source in brought if source), torch=torch[0])
 
 
 def patch(request: Request, console: Console) -> Outcome:
@@ -254,9 +182,29 @@ def bring(
     console: Console,
     locations: IndexLocations,
     *,
+    proven: bool = False,
     cancellation: Cancellation | None = None,
+) -> BroughtSource | None:
+    """Fetch the archive or commit of a step; None for a folder of the catalog.
+
+    ``proven``: a commit is exported and hashed as well, and its mirror made again where it is damaged. In a thread,
+    ``cancellation`` ends it.
+
+    Raises LockError ``git-not-pinned`` for a repository that the lock has no commit of; FetchError.
+    """
+    if isinstance(step.source, GitSource):
+        return _bring_commit(step, planned, request, console, proven=proven)
+    return _bring_archive(step, planned, request, console, locations, cancellation)
+
+
+def _bring_archive(
+    step: Step,
+    planned: Planned,
+    request: Request,
+    console: Console,
+    locations: IndexLocations,
+    cancellation: Cancellation | None,
 ) -> SourceArchive | None:
-    """Fetch the archive of a step; None for a source that is none. In a thread, ``cancellation`` ends it."""
     if not isinstance(step.locked, LockedArchive):
         return None
     selection = planned.selection
@@ -280,6 +228,54 @@ def bring(
         )
         shown.say(f"{archive.path.name}, {archive.path.stat().st_size / 1e6:.1f} MB")
     return archive
+
+
+def _bring_commit(step: Step, planned: Planned, request: Request, console: Console, *, proven: bool) -> SourceCommit:
+    selection = planned.selection
+    if not isinstance(step.locked, LockedGit):
+        raise LockError(
+            code="git-not-pinned",
+            message=f"the lock of stack {selection.stack.name} has no commit of {step.package}",
+            where=str(lock_path(selection.catalog.root, selection.stack.name, selection.target.name)),
+            hint=f"nox -s lock -- --stack {selection.stack.name} --target {selection.target.name}",
+        )
+    with console.step(f"fetch {step.package}") as shown:
+
+        def waiting(words: str) -> None:
+            shown.progress(note=words)
+
+        commit = (fetch_proven if proven else fetch_commit)(
+            step.locked,
+            package=step.package,
+            workspace=request.workspace,
+            offline=request.offline,
+            waiting=waiting,
+            command=request.command("fetch"),
+        )
+        shown.say(step.locked.described)
+    return commit
+
+
+def unpacked(source: BroughtSource, into: Path, *, workspace: Workspace, command: str) -> Path:
+    """Return the tree of a source that was fetched, in a new folder: an archive unpacked, a commit exported.
+
+    Raises FetchError.
+    """
+    if isinstance(source, SourceCommit):
+        return export(source.locked, into, workspace=workspace, command=command)
+    return unpack(source.path, into)
+
+
+def _source(source: BroughtSource) -> dict[str, str]:
+    if isinstance(source, SourceCommit):
+        locked = source.locked
+        return {
+            "package": source.package,
+            "path": str(source.mirror),
+            "commit": locked.commit,
+            "described": locked.described,
+        }
+    return {"package": source.package, "path": str(source.path), "sha256": source.sha256}
 
 
 def _plan_with(topic: str | None, request: Request, console: Console) -> Planned:
@@ -308,14 +304,16 @@ def _patch_sources(request: Request, console: Console, topic: str | None) -> dic
         if archive is None or step.locked is None:
             continue
         with console.step(f"patch {step.package}") as shown, working_folder(request.workspace, "patch") as folder:
-            tree = unpack(archive.path, folder / step.package)
+            tree = unpacked(
+                archive, folder / step.package, workspace=request.workspace, command=request.command("fetch")
+            )
             results[step.package] = apply_series(series, tree, version=step.locked.version, topic=topic)
             shown.say(_states(results[step.package]))
             shown.failed = verdict_of(results[step.package].findings) == "fail"
     if not results:
         raise ConfigError(
             code="nothing-to-patch",
-            message=f"the stack has no released source of {package} that a series is for"
+            message=f"the stack has no source of {package} that a series is for"
             if package
             else "no package of the stack that is not a folder of the catalog has a series",
             hint="topics are the folders in patches/<package>/",
@@ -352,37 +350,3 @@ def _patch_text(results: Mapping[str, PatchResult], *, diff: bool) -> str:
 def _states(result: PatchResult) -> str:
     states = [topic.state.value for topic in result.topics]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-
-
-def _require_names(names: Sequence[str], selection: Selection, previous: Lock | None) -> None:
-    """Refuse requirements that neither stack nor lock has: a typing error would keep every pin.
-
-    Raises ConfigError ``unknown-package``.
-    """
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
-    known = {canonicalize_name(Requirement(line).name) for line in selection.environment.requirements}
-    known |= {
-        canonicalize_name(pin.name) for entry in (previous.pythons if previous else []) for pin in entry.requirements
-    }
-    if unknown := [name for name in names if canonicalize_name(name) not in known]:
-        raise ConfigError(
-            code="unknown-package",
-            message=f"neither stack {selection.stack.name} nor its lock has a requirement {', '.join(unknown)}",
-            hint=suggest.hint(unknown[0], known),
-        )
-
-
-def _updates_all(request: Request) -> bool:
-    return request.options.get("update") == []
-
-
-def _not_pinned(name: str, source: GitSource) -> Finding:
-    return Finding(
-        code="git-not-pinned",
-        severity=Severity.WARNING,
-        subject=name,
-        message=f"{source.url} at {source.ref} is not pinned: git sources are not locked yet",
-        hint="see docs/explanation/roadmap.md, locks, keys and store",
-    )

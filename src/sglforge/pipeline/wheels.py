@@ -22,7 +22,7 @@ from sglforge.provision.uv import open_uv
 
 if TYPE_CHECKING:
     from sglforge.base.index_locations import IndexLocations
-    from sglforge.sources.model import SourceArchive
+    from sglforge.sources.model import BroughtSource
 
 FETCHES_AT_ONCE = 4
 BUILDS_AT_ONCE = 4
@@ -59,15 +59,15 @@ def _make(
     from sglforge.pipeline.sources import bring
 
     locations, cancellation = package_index.read(), Cancellation()
-    archives: dict[str, SourceArchive | None] = {}
+    sources: dict[str, BroughtSource | None] = {}
 
     def fetch(step: Step) -> None:
-        archives[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)
+        sources[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)
 
     def build(step: Step) -> None:
         wheels[step.package] = _build(
             step,
-            archives[step.package],
+            sources[step.package],
             [wheels[name] for name in step.depends if name in wheels],
             planned,
             request,
@@ -109,7 +109,7 @@ def say_failure(console: Console, failure: Failure, running: Sequence[str]) -> N
 
 def _build(
     step: Step,
-    archive: SourceArchive | None,
+    source: BroughtSource | None,
     depends: Sequence[StoredWheel],
     planned: Planned,
     request: Request,
@@ -126,7 +126,7 @@ def _build(
         wheel = execute(
             step,
             catalog_root=request.catalog_root,
-            archive=archive,
+            archive=source,
             series=planned.series.get(step.package),
             python=BuildPython(path=interpreter.path, minor=interpreter.minor),
             workspace=request.workspace,

@@ -22,7 +22,7 @@ from sglforge.build.execute import BuildPython, execute
 from sglforge.build.history import last_build
 from sglforge.build.store import StoredWheel, lookup, verify
 from sglforge.config.lockfile import LockedArchive, LockedFile, LockedRequirement
-from sglforge.config.model import GitSource, PackageRecipe, PathSource, SdistSource, Source, WheelSource
+from sglforge.config.model import PackageRecipe, PathSource, SdistSource, Source, WheelSource
 from sglforge.errors import BuildError, CheckError, FetchError, PatchError
 from sglforge.patches.series import Series, load_series
 from sglforge.plan import Step
@@ -289,10 +289,7 @@ def test_keep_keeps_the_working_folder_and_says_where(do: Execute, workspace: Wo
     assert [event["folder"] for event in events if event["event"] == "build-kept"] == [str(folder)]
 
 
-def test_git_and_patched_folders_wait(do: Execute, series: Series) -> None:
-    git = GitSource(kind="git", url="https://example.org/x.git", ref="main")
-    with pytest.raises(BuildError, match="waits for a later sglforge"):
-        do(step_of(git, "toy"))
+def test_patched_folders_are_refused(do: Execute, series: Series) -> None:
     with pytest.raises(BuildError, match="source-not-buildable"):
         do(path_step("pure-toy", "pure_toy"), None, series)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from toy_series import Bench, edit
 
+from sglforge.base.treeid import blobs, tree_id
 from sglforge.patches.apply import apply_series
-from sglforge.patches.treeid import blobs, tree_id
 
 
 def stamps(tree: Path) -> Mapping[str, tuple[int, int, int]]:

@@ -12,12 +12,12 @@ from toy_series import WORDS, WORKER, Bench, edit
 
 import sglforge
 from sglforge.base import proc
+from sglforge.base.treeid import tree_id
 from sglforge.errors import ConfigError, PatchError, Severity
 from sglforge.patches.apply import apply_series
 from sglforge.patches.result import TopicState
 from sglforge.patches.schema import schemas
 from sglforge.patches.series import load_series
-from sglforge.patches.treeid import tree_id
 
 
 def test_a_series_is_applied_in_its_order(bench: Bench) -> None:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sglforge.base import proc
+from sglforge.base.treeid import tree_id
 from sglforge.errors import PatchError
-from sglforge.patches.treeid import tree_id
 
 EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The id that git gives to no files at all."""

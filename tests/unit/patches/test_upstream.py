@@ -17,9 +17,9 @@ import pytest
 import sglforge
 from sglforge.base import proc
 from sglforge.base.files import sha256_file
+from sglforge.base.treeid import tree_id, tree_id_of
 from sglforge.base.workspace import Workspace
 from sglforge.errors import FetchError
-from sglforge.patches.treeid import tree_id, tree_id_of
 from sglforge.patches.upstream import MANIFEST, UpstreamTree, kept_tree, upstream_tree
 from sglforge.sources.model import SourceArchive
 from sglforge.sources.unpack import unpack

@@ -1,0 +1,171 @@
+"""The verb about pins: releases to hashes, refs to commits, requirements to files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sglforge import plan as plans
+from sglforge.base.console import Console
+from sglforge.base.index_locations import IndexLocations
+from sglforge.base.scratch import working_folder
+from sglforge.config import suggest
+from sglforge.config.lockfile import (
+    Lock,
+    LockedPython,
+    LockedRequirement,
+    LockedSource,
+    dump_lock,
+    lock_path,
+    write_lock,
+)
+from sglforge.config.model import GitSource, SdistSource, WheelSource
+from sglforge.errors import ConfigError, Finding
+from sglforge.host import package_index
+from sglforge.pipeline.gitlocking import lock_git, updates_all
+from sglforge.pipeline.request import Outcome, Request, opening
+from sglforge.pipeline.select import Selection, select
+from sglforge.provision.resolve import resolve, resolve_build
+from sglforge.provision.uv import Uv, open_uv
+from sglforge.sources.pin import pin
+
+
+def lock(request: Request, console: Console) -> Outcome:
+    """Resolve a stack's sources and requirements for a target and write its lock.
+
+    Pins that still hold are kept, commits of branches too; ``--update`` drops those that it names, or all of them.
+    With ``--walk-back`` a branch is locked at its newest commit on which the patch series apply.
+
+    Raises ConfigError ``usage`` and ``unknown-package``; LockError, FetchError. The old lock stays as it is then.
+    """
+    selection = select(request, console)
+    path = lock_path(selection.catalog.root, selection.stack.name, selection.target.name)
+    previous = selection.lock() if path.is_file() else None
+    if request.option("walk_back", int) and request.options.get("update") is None:
+        raise ConfigError(
+            code="usage",
+            message="--walk-back moves commits, and without --update they stay",
+            hint="add --update, or --update PKG",
+        )
+    requirements = _requirement_names(selection, previous)
+    _require_names(request.words("update"), selection, requirements)
+    locations = package_index.read()
+    uv = open_uv(locations)
+    names = plans.packages(selection.stack, selection.target)
+    gits = {name: source for name in names if isinstance(source := _source(selection, name), GitSource)}
+    moved = lock_git(gits, previous.sources if previous else {}, request=request, selection=selection, console=console)
+    sources = {**_releases(selection, names, locations, console), **moved.sources}
+    with working_folder(request.workspace, "lock") as folder:
+        build_requires = _build_requires(selection, names, uv, folder, console)
+        pythons, findings = _pythons(request, selection, previous, requirements, uv, folder, console)
+    made = Lock(
+        format=1,
+        stack=selection.stack.name,
+        target=selection.target.name,
+        sources=sources,
+        build_requires=build_requires,
+        pythons=pythons,
+    )
+    changed = write_lock(path, dump_lock(made))
+    document = {
+        **opening(findings, console),
+        **selection.to_json(),
+        "lock": str(path),
+        "changed": changed,
+        "commits": [move.to_json() for move in moved.moves],
+    }
+    lines = [line for move in moved.moves for line in move.lines()]
+    return Outcome(document=document, text="\n".join([*lines, f"{path} {'written' if changed else 'unchanged'}"]))
+
+
+def _source(selection: Selection, name: str) -> object:
+    return selection.stack.packages[name].source
+
+
+def _releases(
+    selection: Selection, names: Sequence[str], locations: IndexLocations, console: Console
+) -> dict[str, LockedSource]:
+    """Pin what is released on an index."""
+    found: dict[str, LockedSource] = {}
+    for name in names:
+        source = selection.stack.packages[name].source
+        if isinstance(source, WheelSource | SdistSource):
+            with console.step(f"pin {name}") as step:
+                found[name] = pinned = pin(source, selection.environment.pythons, locations)
+                step.say(f"{source.project} {source.version}, {len(pinned.files)} files")
+    return found
+
+
+def _build_requires(
+    selection: Selection, names: Sequence[str], uv: Uv, folder: Path, console: Console
+) -> dict[str, list[LockedRequirement]]:
+    """Pin the build environment of what is built from source."""
+    found = {}
+    for name in names:
+        requires = selection.catalog.packages[name].build_requires
+        if requires and selection.stack.packages[name].source.method == "pep517":
+            with console.step(f"resolve build of {name}"):
+                found[name] = resolve_build(requires, selection.environment.pythons, uv=uv, scratch=folder)
+    return found
+
+
+def _pythons(
+    request: Request,
+    selection: Selection,
+    previous: Lock | None,
+    known: Mapping[str, str],
+    uv: Uv,
+    folder: Path,
+    console: Console,
+) -> tuple[list[LockedPython], list[Finding]]:
+    """Pin the environment of each Python; what is not updated stays."""
+    from packaging.utils import canonicalize_name
+
+    update = [name for name in request.words("update") if canonicalize_name(name) in known]
+    pythons: list[LockedPython] = []
+    findings: list[Finding] = []
+    for minor in selection.environment.pythons:
+        kept = next((entry for entry in previous.pythons if entry.minor == minor), None) if previous else None
+        if kept and request.python not in {None, minor}:
+            pythons.append(kept)
+            continue
+        with console.step(f"resolve Python {minor}") as step:
+            resolution = resolve(
+                selection.environment,
+                minor,
+                uv=uv,
+                scratch=folder,
+                previous=None if updates_all(request) else kept,
+                update=update,
+            )
+            pythons.append(resolution.locked)
+            findings += resolution.findings
+            step.say(f"{len(resolution.locked.requirements)} distributions")
+    return pythons, findings
+
+
+def _requirement_names(selection: Selection, previous: Lock | None) -> dict[str, str]:
+    """Return the requirements of stack and lock, by their normalised names."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    names = [Requirement(line).name for line in selection.environment.requirements]
+    names += [pinned.name for entry in (previous.pythons if previous else []) for pinned in entry.requirements]
+    return {canonicalize_name(name): name for name in names}
+
+
+def _require_names(names: Sequence[str], selection: Selection, requirements: Mapping[str, str]) -> None:
+    """Refuse names that neither stack nor lock has: a typing error would keep every pin.
+
+    Raises ConfigError ``unknown-package``.
+    """
+    from packaging.utils import canonicalize_name
+
+    known = {*requirements, *plans.packages(selection.stack, selection.target)}
+    if unknown := [name for name in names if not {name, canonicalize_name(name)} & known]:
+        raise ConfigError(
+            code="unknown-package",
+            message=f"neither stack {selection.stack.name} nor its lock has a package or requirement "
+            f"{', '.join(unknown)}",
+            hint=suggest.hint(unknown[0], known),
+        )

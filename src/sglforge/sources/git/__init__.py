@@ -1,0 +1,1 @@
+"""Git repositories as sources: mirrors on this machine, refs and versions, what a build sees of a commit."""

@@ -1,0 +1,111 @@
+"""The two ways in which git is called: reading a mirror, with nothing else at work, and asking its origin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sglforge.base import git, proc
+from sglforge.errors import FetchError
+from sglforge.sources.git import faults
+
+READ_TIMEOUT_S = 60.0
+ASK_TIMEOUT_S = 120.0
+TRANSFER_TIMEOUT_S = 3600.0
+ATTEMPTS = 3
+FIRST_PAUSE_S = 1.0
+_COMMANDS = ("fetch", "ls-remote")
+_QUIET = ("-c", "core.quotePath=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.unpackLimit=1")
+# below 1 kB/s for half a minute a server counts as dead
+_IMPATIENT = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=30")
+
+
+def read(mirror: Path, *words: str | Path, stdin: str | None = None, more: Mapping[str, str] | None = None) -> str:
+    """Return what git says about a mirror; it asks nobody, and nothing of the user's configuration takes part.
+
+    Raises FetchError ``git-missing``, and ``mirror-damaged`` when git cannot read what it should.
+    """
+    done = attempt(mirror, *words, stdin=stdin, more=more)
+    if done.returncode:
+        raise damaged(mirror, done.stderr)
+    return done.stdout
+
+
+def attempt(
+    mirror: Path, *words: str | Path, stdin: str | None = None, more: Mapping[str, str] | None = None
+) -> proc.Completed:
+    """Run git on a mirror as :func:`read` does, and return what came of it, also a failure.
+
+    Raises FetchError ``git-missing``, and ``mirror-damaged`` when it takes longer than a minute.
+    """
+    environment = {**git.sealed_environment(), **(more or {})}
+    argv = ("git", f"--git-dir={mirror}", *_QUIET, *words)
+    try:
+        return proc.run(argv, env=environment, stdin=stdin, timeout_s=READ_TIMEOUT_S, check=False)
+    except proc.ProcessError as error:
+        if error.code == "process-timeout":
+            raise damaged(mirror, error.message) from error
+        raise _missing(error) from error
+
+
+def ask(
+    mirror: Path,
+    *words: str,
+    url: str,
+    offline: bool,
+    stdin: str | None = None,
+    timeout_s: float = TRANSFER_TIMEOUT_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Return what git says after it asked the origin of a mirror; what may pass is tried three times.
+
+    Args:
+        mirror: The mirror.
+        words: What git is asked for: ``fetch`` or ``ls-remote``, with options.
+        url: Where the origin is, for messages.
+        offline: Whether only repositories on this machine may be asked.
+        stdin: What git reads.
+        timeout_s: How long it may take.
+        sleep: How to pause between attempts.
+
+    Raises FetchError, one code for each way to fail: see :mod:`sglforge.sources.git.faults`.
+    """
+    environment = git.network_environment(offline=offline)
+    argv = ("git", f"--git-dir={mirror}", *_QUIET, *_IMPATIENT, *words)
+    command = next(word for word in words if word in _COMMANDS)
+    tried = 0
+    while True:
+        tried += 1
+        try:
+            done = proc.run(argv, env=environment, stdin=stdin, timeout_s=timeout_s, check=False)
+        except proc.ProcessError as error:
+            if error.code == "program-missing":
+                raise _missing(error) from error
+            raise faults.named("timed out", url, command=command) from error
+        if not done.returncode:
+            return done.stdout
+        if tried >= ATTEMPTS or not faults.is_passing(done.stderr):
+            raise faults.named(done.stderr, url, command=command)
+        sleep(FIRST_PAUSE_S * 2 ** (tried - 1))
+
+
+def damaged(mirror: Path, said: str) -> FetchError:
+    """Return the error for a mirror in which something cannot be read."""
+    last = [line for line in said.splitlines() if line.strip()][-3:]
+    return FetchError(
+        code="mirror-damaged",
+        message="a mirror of a git repository cannot be read any more",
+        where=str(mirror),
+        context={"git says": "; ".join(last)},
+        hint="nox -s fetch makes it again",
+    )
+
+
+def _missing(error: proc.ProcessError) -> FetchError:
+    return FetchError(
+        code="git-missing",
+        message="git is needed for sources that are git repositories, and is not there",
+        context={"cause": error.message},
+        hint="install git",
+    )

@@ -1,0 +1,111 @@
+"""Export what a build sees of a locked commit, and prove that it is what was locked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sglforge.base.download import redact
+from sglforge.base.treeid import Blob, blobs, tree_id_of
+from sglforge.base.workspace import Workspace
+from sglforge.config.lockfile import LockedGit
+from sglforge.errors import FetchError
+from sglforge.sources.git import trees
+from sglforge.sources.git.mirror import Mirror, mirror_of
+from sglforge.sources.git.worktree import Worktree
+
+
+def export(locked: LockedGit, into: Path, *, workspace: Workspace, command: str = "nox -s fetch") -> Path:
+    """Write the locked paths of a commit, with their submodules, into a new folder laid out as the repository is.
+
+    Nothing is asked over a network. Every file is hashed as it lies on the disk, and the trees of the locked paths
+    are put together from that.
+
+    Args:
+        locked: The commit, its paths and their ids.
+        into: The new folder.
+        workspace: Where the mirrors are.
+        command: What brings what is not there, for a hint.
+
+    Returns the folder. Raises FetchError ``offline-missing`` for what was never fetched, ``mirror-damaged`` for
+    what is not what was locked, ``source-path-unsafe`` for links that lead out of the folder.
+    """
+    paths = [entry.path for entry in locked.paths]
+    mirror = _mirror(locked.url, locked.commit, workspace, command)
+    entries = trees.files(mirror, locked.commit, paths)
+    tree = _written(mirror, locked.commit, entries, into, command)
+    for entry in locked.paths:
+        _require(mirror, entry.path, entry.id, _id_of(trees.within(tree, entry.path), entry.path, tree))
+    for module in locked.submodules:
+        own = _mirror(module.url, module.commit, workspace, command)
+        its_entries = trees.files(own, module.commit)
+        its_tree = _written(own, module.commit, its_entries, into / module.path, command)
+        expected = own.read("rev-parse", "--verify", f"{module.commit}^{{tree}}").strip()
+        _require(own, module.path, expected, tree_id_of(its_tree))
+    _require_inside(into)
+    return into
+
+
+def _mirror(url: str, commit: str, workspace: Workspace, command: str) -> Mirror:
+    mirror = mirror_of(url, workspace)
+    if not mirror.has_commit(commit):
+        raise _absent(f"commit {commit[:12]} of {redact(url)} was never fetched", command)
+    return mirror
+
+
+def _written(mirror: Mirror, commit: str, entries: Mapping[str, Blob], into: Path, command: str) -> dict[str, Blob]:
+    """Write files and return what is on the disk, submodules as the commit has them."""
+    if absent := trees.missing_blobs(mirror, commit, entries):
+        raise _absent(
+            f"{len(absent)} files of commit {commit[:12]} of {redact(mirror.url)} were never fetched", command
+        )
+    index = into.with_name(f".{into.name}.index")
+    try:
+        Worktree(into, index=index).move(mirror, entries)
+    finally:
+        index.unlink(missing_ok=True)
+    modules = {name: entry for name, entry in entries.items() if entry.mode == trees.SUBMODULE}
+    for name, entry in entries.items():
+        if entry.mode in {"100644", "100755"}:
+            (into / name).chmod(0o755 if entry.mode == "100755" else 0o644)  # whatever the umask is
+    return {**blobs(into), **modules}
+
+
+def _id_of(below: Mapping[str, Blob], path: str, tree: Mapping[str, Blob]) -> str:
+    return tree[path].id if path in tree else tree_id_of(below)
+
+
+def _require(mirror: Mirror, path: str, expected: str, found: str) -> None:
+    if found != expected:
+        raise FetchError(
+            code="mirror-damaged",
+            message=f"{path} of {redact(mirror.url)} is not what was locked",
+            where=str(mirror.path),
+            context={"locked": expected, "found": found},
+            hint="nox -s fetch makes the mirror again",
+        )
+
+
+def _require_inside(root: Path) -> None:
+    """Refuse links that lead out of the folder: what is behind them is not in the build key."""
+    real = root.resolve()
+    for folder, folders, names in os.walk(root):
+        for path in (Path(folder, name) for name in (*folders, *names)):
+            if path.is_symlink() and not _leads_inside(path, real):
+                raise FetchError(
+                    code="source-path-unsafe",
+                    message=f"{path.relative_to(root)} points out of the source, at what the build key does not see",
+                    hint="leave it out of `source-paths`, or add what it points to",
+                )
+
+
+def _leads_inside(link: Path, root: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a circle
+        return False
+
+
+def _absent(what: str, command: str) -> FetchError:
+    return FetchError(code="offline-missing", message=what, hint=f"run it once with a network: {command}")

@@ -1,0 +1,139 @@
+"""Mirrors: bare repositories in the workspace, one for each URL, with the blobs that were asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sglforge.base.exclusive import exclusive
+from sglforge.base.files import digest, publish_directory, remove
+from sglforge.base.workspace import Workspace
+from sglforge.errors import FetchError
+from sglforge.sources.git import commands
+
+Waiting = Callable[[str], None]
+"""Told for whom a run waits."""
+
+_ATTRIBUTES = "* -text -eol -crlf -filter -ident -working-tree-encoding\n"
+_LOCKED = "refs/locked/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """A mirror: where its origin is, its bare repository, and whether only origins on this machine may be asked."""
+
+    url: str
+    path: Path
+    offline: bool = False
+
+    def read(self, *words: str, stdin: str | None = None) -> str:
+        """Return what git says about the mirror, which is asked alone.
+
+        Raises FetchError ``mirror-damaged``, ``git-missing``.
+        """
+        return commands.read(self.path, *words, stdin=stdin)
+
+    def has_commit(self, commit: str) -> bool:
+        """Tell whether a commit is here, with its trees."""
+        if not self.path.is_dir():
+            return False
+        return not commands.attempt(self.path, "cat-file", "-e", f"{commit}^{{tree}}").returncode
+
+    def keep(self, commit: str) -> None:
+        """Hold a commit: whatever becomes of its branch, it stays."""
+        self.read("update-ref", f"{_LOCKED}{commit}", commit)
+
+    def fetch(self, *refspecs: str) -> None:
+        """Bring refs with all tags, blob-less where the origin allows that.
+
+        Raises FetchError, one code for each way to fail.
+        """
+        words = ("fetch", "--quiet", "--no-tags", "--prune", "--force", "--no-write-fetch-head", *_STEADY)
+        try:
+            self._ask(*words, "--filter=blob:none", "origin", "+refs/tags/*:refs/tags/*", *refspecs)
+        except FetchError as error:
+            if error.code != "git-failed":
+                raise
+            self._ask(*words, "--no-filter", "origin", "+refs/tags/*:refs/tags/*", *refspecs)
+
+    def fetch_objects(self, ids: Iterable[str]) -> None:
+        """Bring objects by their ids."""
+        words = ("--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin", *_STEADY)
+        wanted = "".join(f"{one}\n" for one in ids)
+        self._ask("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "origin", *words, stdin=wanted)
+
+    def remote_refs(self, *names: str) -> dict[str, str]:
+        """Return the origin's refs of these full names, all of them where none is named, with what they point to.
+
+        An annotated tag is there twice, as ``refs/tags/x`` and, peeled, as ``refs/tags/x^{}``.
+        """
+        said = self._ask("ls-remote", "--quiet", "origin", *names, timeout_s=commands.ASK_TIMEOUT_S)
+        lines = [line.partition("\t") for line in said.splitlines() if "\t" in line]
+        return {name: one for one, _, name in lines if not names or name in names}
+
+    def _ask(self, *words: str, stdin: str | None = None, timeout_s: float = commands.TRANSFER_TIMEOUT_S) -> str:
+        return commands.ask(self.path, *words, url=self.url, offline=self.offline, stdin=stdin, timeout_s=timeout_s)
+
+
+_STEADY = ("--no-auto-maintenance", "--no-recurse-submodules")
+
+
+def mirror_of(url: str, workspace: Workspace, *, offline: bool = False) -> Mirror:
+    """Return the mirror of a URL; it need not be there."""
+    return Mirror(url=url, path=workspace.sources / "git" / f"{digest(url)}.git", offline=offline)
+
+
+@contextmanager
+def opened(mirror: Mirror, workspace: Workspace, *, waiting: Waiting) -> Iterator[Mirror]:
+    """Yield a mirror that this run alone may write to, made where it is not there or not usable.
+
+    What a killed run left half done in it is removed first. A mirror that git does not recognise is put aside.
+
+    Raises FetchError ``git-missing``, and InstallError where another run holds it for too long.
+    """
+    with exclusive(workspace.locks / f"git-{mirror.path.stem[:16]}", waiting=waiting):
+        _sweep(mirror)
+        if mirror.path.is_dir() and not _is_usable(mirror):
+            put_aside(mirror)
+        if not mirror.path.is_dir():
+            _make(mirror)
+        yield mirror
+
+
+def put_aside(mirror: Mirror) -> Path:
+    """Move a damaged mirror out of the way and return where it is; one that was put aside before goes."""
+    aside = mirror.path.with_name(f"{mirror.path.name}.damaged")
+    remove(aside)
+    with contextlib.suppress(FileNotFoundError):
+        mirror.path.rename(aside)
+    return aside
+
+
+def _make(mirror: Mirror) -> None:
+    with publish_directory(mirror.path) as draft:
+        commands.read(draft, "init", "--quiet", "--bare", "--template=", str(draft))
+        for key, value in (("url", mirror.url), ("promisor", "true"), ("partialclonefilter", "blob:none")):
+            commands.read(draft, "config", f"remote.origin.{key}", value)
+        (draft / "info").mkdir(exist_ok=True)
+        (draft / "info" / "attributes").write_text(_ATTRIBUTES, encoding="utf-8")
+
+
+def _is_usable(mirror: Mirror) -> bool:
+    """Tell whether git takes the folder for a repository with our origin."""
+    done = commands.attempt(mirror.path, "config", "--local", "remote.origin.url")
+    bare = commands.attempt(mirror.path, "rev-parse", "--is-bare-repository")
+    return done.stdout.strip() == mirror.url and bare.stdout.strip() == "true"
+
+
+def _sweep(mirror: Mirror) -> None:
+    """Remove what only a killed writer leaves behind: nobody writes while the caller holds the mirror."""
+    for leftover in mirror.path.parent.glob(f".{mirror.path.name}.*.tmp"):
+        remove(leftover)
+    for folder, _, names in os.walk(mirror.path):
+        for name in names:
+            if name.endswith(".lock") or (name.startswith("tmp_") and "objects" in Path(folder).parts):
+                Path(folder, name).unlink(missing_ok=True)
