@@ -63,6 +63,8 @@ def make_repository(path: Path, *, blobless: bool = True) -> Repository:
     path.mkdir(parents=True)
     repository = Repository(path=path)
     repository.git("init", "--quiet", "--initial-branch=main", "--template=")
+    (path / ".git/info").mkdir()
+    (path / ".git/info/attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
     if blobless:
         repository.git("config", "uploadpack.allowFilter", "true")
         repository.git("config", "uploadpack.allowAnySHA1InWant", "true")

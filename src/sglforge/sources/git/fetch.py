@@ -41,7 +41,7 @@ def fetch(
         try:
             bring_files(url, commit, paths, workspace=workspace, waiting=waiting, offline=offline)
         except (FetchError, LockError) as error:
-            if not offline or error.code in {"disk-full", "git-missing"}:
+            if not offline or error.code in {"disk-full", "git-missing", "mirror-damaged"}:
                 raise
             raise FetchError(
                 code="offline-missing",

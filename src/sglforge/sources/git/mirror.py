@@ -38,10 +38,16 @@ class Mirror:
         return commands.read(self.path, *words, stdin=stdin)
 
     def has_commit(self, commit: str) -> bool:
-        """Tell whether a commit is here, with its trees."""
+        """Tell whether a commit is here.
+
+        Raises FetchError ``mirror-damaged`` where it was and cannot be read any more, ``git-missing``.
+        """
         if not self.path.is_dir():
             return False
-        return not commands.attempt(self.path, "cat-file", "-e", f"{commit}^{{tree}}").returncode
+        done = commands.attempt(self.path, "cat-file", "-e", f"{commit}^{{tree}}")
+        if done.returncode and "error:" in done.stderr:  # what is merely not there is `fatal:`
+            raise commands.damaged(self.path, done.stderr)
+        return not done.returncode
 
     def keep(self, commit: str) -> None:
         """Hold a commit: whatever becomes of its branch, it stays."""
