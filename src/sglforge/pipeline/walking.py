@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def walk_back(
         for number, commit in enumerate(commits):
             step.progress(number, len(commits), note=f"{commit[:_SHOWN]}")
             pinned = trial.pinned(commit)
-            seen = pinned if isinstance(pinned, str) else _seen(pinned)
+            seen = pinned if isinstance(pinned, str) else _seen(pinned, series)
             fresh = seen not in known
             if fresh:
                 known[seen] = (pinned,) if isinstance(pinned, str) else tuple(trial.faults(pinned))
@@ -149,10 +149,10 @@ class _Trial:
         self.step.progress(note=words)
 
 
-def _seen(pinned: Mapping[str, LockedGit]) -> object:
-    """Return what decides how a commit fares: what each package sees of it, and its version."""
+def _seen(pinned: Mapping[str, LockedGit], packages: Iterable[str]) -> object:
+    """Return what decides how a commit fares: what the packages with a series see of it, and their version."""
     return tuple(
-        (name, locked.version, *((entry.path, entry.id) for entry in locked.paths)) for name, locked in pinned.items()
+        (name, pinned[name].version, *((entry.path, entry.id) for entry in pinned[name].paths)) for name in packages
     )
 
 

@@ -86,10 +86,10 @@ def _beside(url: str, parent: str) -> str:
 
 
 def _joined(path: str, relative: str, parent: str) -> str:
-    joined = posixpath.normpath(posixpath.join(path, relative))
-    if joined in {".", "/", ""} or joined.startswith(".."):
+    above = len([part for part in path.split("/") if part])
+    if relative.split("/").count("..") > above:
         raise _unsafe(f"{redact(parent)} names {relative!r} as a submodule, which leads out of its host")
-    return joined
+    return posixpath.normpath(posixpath.join(path, relative))
 
 
 def _is_local(url: str) -> bool:
