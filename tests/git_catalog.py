@@ -86,7 +86,7 @@ class Mini:
         return (self.root / "locks/toys.cpu.lock.toml").read_text()
 
 
-def toy_files(name: str, code: str = "ANSWER = 42\n") -> dict[str, str]:
+def toy_files(name: str, code: str = "def answer():\n    return 42\n") -> dict[str, str]:
     """Return the files of a package that builds itself, in a folder of its name."""
     module = name.replace("-", "_")
     return {

@@ -18,6 +18,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedSource
 from sglforge.config.model import GitSource
 from sglforge.errors import LockError
+from sglforge.patches import apply
 from sglforge.pipeline import walking
 from sglforge.pipeline.gitlocking import Move, Moved, lock_git
 from sglforge.pipeline.request import Request
@@ -212,7 +213,7 @@ def test_the_tree_is_moved_and_only_the_series_is_tried(
     for text in (GONE, GONE + "\n", GONE, GONE + "\n"):
         upstream.commit({"pkg/worker.py": text})
     tried = []
-    real = walking.apply_series
+    real = apply.apply_series
 
     def counted(*args: Any, **more: Any) -> Any:
         tried.append(args)

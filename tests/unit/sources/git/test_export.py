@@ -75,7 +75,7 @@ def test_nothing_converts_what_git_keeps(
 ) -> None:
     """Attributes of the repository and settings of the user, which a checkout would obey."""
     own_git.write_text('[core]\nautocrlf = true\neol = crlf\n[filter "shout"]\nsmudge = tr a-z A-Z\nrequired = true\n')
-    raw = {
+    raw: dict[str, str | bytes] = {
         ".gitattributes": "*.py text eol=crlf\n*.c filter=shout\n*.h ident\n*.u working-tree-encoding=UTF-16\n",
         "a.py": b"x = 1\ny = 2\n", "a.c": b"int a;\n", "a.h": b"/* $Id$ */\n", "a.u": b"plain\n", "b.py": b"z\r\n",
     }  # fmt: skip
@@ -225,9 +225,9 @@ def test_locks_and_exports_equal_what_git_says(
     repository.commit({"zero": "0"})
     repository.git("tag", "--annotate", "v0.1", "--message", "x")
     commits = []
-    for number, (tree, tagged) in enumerate(history):
+    for number, (files, tagged) in enumerate(history):
         git("rm", "-r", "-q", "--ignore-unmatch", ".", cwd=repository.path)
-        commits.append(repository.commit(dict(without_conflicts(tree))))
+        commits.append(repository.commit(dict(without_conflicts(files))))
         if tagged:
             repository.git("tag", f"v0.{number + 2}")
     moving = Worktree(folder / "moving", index=folder / "index")
