@@ -46,11 +46,11 @@ def keys(mini: Mini) -> dict[str, str]:
 
 def provenance(mini: Mini, package: str) -> dict[str, object]:
     """Return what lies beside the newest wheel of a package in the store, wherever the store keeps it."""
-    found = []
+    found: list[dict[str, object]] = []
     for path in (mini.workspace / "store").rglob("*.json"):
         document = json.loads(path.read_text())
         found.append(document.get("provenance", document))
-    return max((one for one in found if one["package"] == package), key=lambda one: one["started"])
+    return max((one for one in found if one["package"] == package), key=lambda one: str(one["started"]))
 
 
 def wheel_of(mini: Mini, package: str) -> Path:
