@@ -83,6 +83,11 @@ def hatchling_folder(tmp_path: Path) -> Path:
     return tmp_path / "source"
 
 
+def cpu_kernels(tmp_path: Path) -> Path:
+    copy_folder(PACKAGES.parents[1] / "kernels" / "sgl-kernel-cpu", tmp_path / "source")
+    return tmp_path / "source"
+
+
 def setuptools_sdist(tmp_path: Path) -> Path:
     archive = tmp_path / "toy-setuptools-2.0.tar.gz"
     with tarfile.open(archive, "w:gz") as stream:
@@ -94,6 +99,7 @@ def setuptools_sdist(tmp_path: Path) -> Path:
     ("project", "bring", "name", "module"),
     [
         ("pure-hatchling", hatchling_folder, "toy_hatchling-1.2-py3-none-any.whl", "toy_hatchling"),
+        ("pure-hatchling", cpu_kernels, "sglforge_sgl_kernel_cpu-0.1.0-py3-none-any.whl", "sgl_kernel"),
         ("setuptools-sdist", setuptools_sdist, "toy_setuptools-2.0-py3-none-any.whl", "toy_setuptools"),
     ],
 )

@@ -141,13 +141,13 @@ def _make_environment(
 ) -> None:
     folder, pins = scratch / "env", scratch / "build-requires.txt"
     uv("venv", "--quiet", "--no-project", "--python", python, folder, log=log)
+    # copies: a step may write to its environment, and links would lead into uv's cache
+    install = ("pip", "install", "--quiet", "--python", folder, "--no-deps", "--no-build", "--link-mode", "copy")
     if requires:
         pins.write_text("".join(f"{_pin(requirement)}\n" for requirement in requires), encoding="utf-8")
-        # copies: a step may write to its environment, and links would lead into uv's cache
-        how = ("--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy")
-        uv("pip", "install", "--quiet", "--python", folder, *how, "--requirement", pins, log=log)
+        uv(*install, "--require-hashes", "--requirement", pins, log=log)
     if wheels:
-        uv("pip", "install", "--quiet", "--python", folder, "--no-deps", "--no-build", *wheels, log=log)
+        uv(*install, *wheels, log=log)
 
 
 def _pin(requirement: LockedRequirement) -> str:

@@ -218,6 +218,57 @@ def test_nothing_is_built_without_the_wheels_that_it_is_built_with(do: Execute) 
         do(step)
 
 
+def test_a_build_says_what_it_took_and_what_it_was_kept_from(
+    do: Execute, toy_backend: LockedRequirement, record: RunRecord
+) -> None:
+    stored = do(path_step("pure-toy", "pure_toy", toy_backend))
+    took, kept = stored.provenance["resources"], stored.provenance["sandbox"]
+    assert isinstance(took, dict)
+    assert took.keys() == {"seconds", "cpu_seconds", "peak_rss_mib"}
+    assert min(took.values()) > 0
+    assert isinstance(kept, dict)
+    assert list(kept) == ["network", "writes", "processes", "why"]
+    lines = [json.loads(line) for line in (record.folder / "events.jsonl").read_text().splitlines()]
+    phases = {line["phase"]: line for line in lines if line["event"] == "build-phase"}
+    assert phases["build"]["resources"] == took
+    assert phases["build"]["sandbox"] == kept
+    assert "resources" not in phases["pack"]
+
+
+def test_a_failed_build_says_it_too(do: Execute, record: RunRecord) -> None:
+    with pytest.raises(BuildError):
+        do(path_step("failing-backend", "toy"))
+    last = json.loads((record.folder / "events.jsonl").read_text().splitlines()[-1])
+    assert (last["phase"], last["outcome"]) == ("build", "failed")
+    assert last["resources"]["cpu_seconds"] > 0
+
+
+def test_nothing_of_a_released_wheel_runs(do: Execute, upstream: Path) -> None:
+    said = do(step_of(RELEASED, "toy"), upstream).provenance
+    assert (said["resources"], said["sandbox"]) == (None, None)
+
+
+def test_two_workspaces_build_the_same_bytes(
+    toy_backend: LockedRequirement, python: BuildPython, uv: Uv, tmp_path: Path
+) -> None:
+    step = path_step("pure-toy", "pure_toy", toy_backend)
+    made = []
+    for name in ("here", "a/deeper/place"):
+        workspace = Workspace(root=tmp_path / name)
+        stored = execute(
+            step,
+            catalog_root=PACKAGES.parent,
+            archive=None,
+            series=None,
+            python=python,
+            workspace=workspace,
+            record=runrecord.start(workspace.runs),
+            uv=uv,
+        )
+        made.append(stored.path.read_bytes())
+    assert made[0] == made[1]
+
+
 def test_an_sdist_is_patched_and_built_from_source(
     do: Execute, sdist_of: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -112,6 +112,9 @@ def test_doctor_prints_facts_and_a_verdict(tmp_path: Path) -> None:
     assert document["facts"]["cores"] >= 1
     assert (document["stack"], document["target"]) == ("release-0.5.23", "cpu")
     assert done.returncode == 0
+    kept = document["sandbox"]
+    complete = (kept["network"], kept["writes"], kept["processes"]) == ("none", "own-folder", "contained")
+    assert ("sandbox-incomplete" in codes(done)) == (not complete)
 
 
 def test_doctor_refuses_a_workspace_that_cannot_be_written(tmp_path: Path) -> None:
@@ -128,6 +131,7 @@ def test_doctor_judges_facts_from_a_file(tmp_path: Path) -> None:
     done = sglforge("doctor", "--json", "--target", "cpu", "--facts", facts, "--workspace", tmp_path)
     assert done.returncode == 4
     assert {"memory-too-small", "disk-too-small"} <= set(codes(done))
+    assert json.loads(done.stdout)["sandbox"] is None
 
 
 def test_a_target_that_waits_can_be_planned_but_not_built(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from sglforge.base.console import Console
 from sglforge.base.exclusive import exclusive
 from sglforge.base.files import sha256_file, write_json
 from sglforge.base.ids import BuildKey
+from sglforge.base.sandbox.step import Isolation
 from sglforge.base.workspace import Workspace
 from sglforge.build import store
 from sglforge.config.model import PackageRecipe, PathSource
 from sglforge.pipeline import serving
-from sglforge.pipeline.building import _chosen, _looked_at, _proof
+from sglforge.pipeline.building import _chosen, _looked_at, _proof, _sandbox_remarks
 from sglforge.pipeline.request import Request
+from sglforge.pipeline.wheels import _took
 from sglforge.plan import Step
 from sglforge.provision.install import environment_lock
 from sglforge.smoke.stored import Proof
@@ -70,6 +72,30 @@ def test_a_package_brings_what_it_is_built_with(request_: Request) -> None:
     assert _chosen(asked, [base, miss]) == (base, miss)
     assert _chosen(asked, [base, replace(miss, state="hit")]) == (replace(miss, state="hit"),)
     assert _chosen(request_, [base, miss]) == (base, miss)
+
+
+def built(*sandboxes: dict[str, object] | None, took: dict[str, float] | None = None) -> list[Any]:
+    return [SimpleNamespace(provenance={"sandbox": sandbox, "resources": took}) for sandbox in sandboxes]
+
+
+def test_what_kept_no_build_is_said_once_and_only_of_what_this_run_built() -> None:
+    full = Isolation(network="none", writes="own-folder", processes="contained").to_json()
+    weak = {**full, "network": "unchecked", "why": ["namespaces (net): Operation not permitted"]}
+    miss, out = replace(step(), state="miss"), io.StringIO()
+    (finding,) = _sandbox_remarks((miss, miss, miss), built(weak, full, None), Console(stream=out))
+    assert (finding.code, finding.severity.value) == ("sandbox-incomplete", "warning")
+    assert out.getvalue().count("sandbox-incomplete") == 2  # the code, and the hint
+    assert "Operation not permitted" in out.getvalue()
+    quiet = Console(stream=io.StringIO())
+    assert _sandbox_remarks((miss,), built(full), quiet) == ()
+    assert _sandbox_remarks((step(),), built(weak), quiet) == ()
+    assert _sandbox_remarks((miss,), built(None), quiet) == ()
+
+
+def test_what_a_build_took_is_in_words() -> None:
+    (wheel,) = built(None, took={"seconds": 3.0, "cpu_seconds": 2.345, "peak_rss_mib": 99.6})
+    assert _took(wheel) == ", 2.3 s of CPU, 100 MiB"
+    assert _took(built(None)[0]) == ""
 
 
 @pytest.mark.parametrize("proven", [True, False])
