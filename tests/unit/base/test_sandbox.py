@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sglforge.base import proc
 from sglforge.base.proc import Completed, ProcessError
 from sglforge.base.sandbox.step import Isolation, Report, Resources, Sandbox, total, weakest
 
@@ -306,8 +308,6 @@ def test_a_plain_user_has_it_too() -> None:
 
 def _try_as_nobody(own: Path) -> None:
     def run_as_nobody(argv: list[str], **more: object) -> Completed:
-        from sglforge.base import proc
-
         return proc.run([sys.executable, "-c", AS_NOBODY, *argv], **more)  # type: ignore[arg-type]
 
     if subprocess.run(
@@ -325,6 +325,24 @@ def _try_as_nobody(own: Path) -> None:
 
 
 @needs_root
+@pytest.mark.parametrize("dropped", ["-sys_admin", "-sys_admin,-setuid"])
+def test_root_without_its_rights_keeps_the_files_of_others(dropped: str, own: Path) -> None:
+    """A container of a pod: root may enter a user namespace, and must still be able to write where others own."""
+    if not shutil.which("setpriv"):
+        pytest.skip("setpriv is not installed")
+
+    def run_without(argv: list[str], **more: object) -> Completed:
+        return proc.run(["setpriv", "--bounding-set", dropped, *argv], **more)  # type: ignore[arg-type]
+
+    os.chown(own, 4321, 4321)
+    own.chmod(0o700)
+    sandbox = Sandbox(folders=(own,), run=run_without)  # type: ignore[arg-type]
+    assert shell(sandbox, "id -u; echo x > a && chown 1234:1234 a && echo y >> a", own).returncode == 0
+    assert (own / "a").stat().st_uid == 1234
+    assert last(sandbox).complete or last(sandbox).why
+
+
+@needs_root
 def test_a_kernel_that_refuses_is_believed(own: Path, tmp_path: Path) -> None:
     """strace stands in for seccomp: unshare and Landlock fail as they do in a container."""
     probe = ["strace", "-o", str(tmp_path / "t"), "-e", "inject=unshare:error=EPERM", "true"]
@@ -335,8 +353,6 @@ def test_a_kernel_that_refuses_is_believed(own: Path, tmp_path: Path) -> None:
         pytest.skip("strace is not installed")
 
     def run_traced(argv: list[str], **more: object) -> Completed:
-        from sglforge.base import proc
-
         inject = ["unshare:error=EPERM", "landlock_create_ruleset:error=EOPNOTSUPP"]
         words = [word for rule in inject for word in ("-e", f"inject={rule}")]
         return proc.run(["strace", "-f", "-o", str(tmp_path / "t"), *words, *argv], **more)  # type: ignore[arg-type]
@@ -365,7 +381,7 @@ def test_the_launcher_imports_little() -> None:
         text=True,
         check=True,
     )
-    heavy = {"json", "subprocess", "pathlib", "typing", "dataclasses", "re", "site", "socket", "argparse"}
+    heavy = {"json", "subprocess", "pathlib", "typing", "dataclasses", "re", "site", "socket", "argparse", "enum"}
     assert not heavy & set(done.stdout.split())
 
 

@@ -16,6 +16,9 @@ NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
 
 PDEATHSIG, CAPBSET_DROP, CHILD_SUBREAPER, NO_NEW_PRIVS = 1, 24, 36, 38
 
+# The module `signal` has them too, and takes longer to import than all of the rest.
+SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 1, 2, 9, 13, 15, 25
+
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 
 # The same numbers on every architecture: they are younger than the common table (since 5.1).
@@ -37,6 +40,16 @@ def _checked(result: int, what: str) -> int:
 def prctl(option: int, value: int) -> bool:
     """Call prctl(2) with one argument and return whether the kernel took it."""
     return int(_libc.prctl(option, *(ctypes.c_ulong(word) for word in (value, 0, 0, 0)))) >= 0
+
+
+def ignore(number: int) -> None:
+    """Let a signal do nothing."""
+    _libc.signal(number, ctypes.c_void_p(1))
+
+
+def obey(number: int) -> None:
+    """Let a signal do what it does by default."""
+    _libc.signal(number, None)
 
 
 def unshare(flags: int) -> None:

@@ -6,6 +6,7 @@ kernel and the machine's rules allow that.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -108,11 +109,51 @@ def _enter_as_user(names: list[str]) -> str:
 
 
 def _become_user(flags: int) -> None:
+    """Enter a user namespace with the same ids: root keeps all that there are, anybody else only the own ones.
+
+    Root without the ids of others could not read their files any more: then it is not done.
+    """
     user, group = os.geteuid(), os.getegid()
-    kernel.unshare(flags)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-            file.write(text)
+    waiting, entered = os.pipe()
+    helper = os.fork() if user == 0 else 0
+    if user == 0 and helper == 0:
+        os.close(entered)
+        _map_everybody(os.getppid(), waiting)
+    try:
+        kernel.unshare(flags)
+        os.write(entered, b"x")
+    finally:
+        os.close(waiting)
+        os.close(entered)
+        everybody = bool(helper) and os.waitpid(helper, 0)[1] == 0
+    if helper and not everybody:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+    if not helper:
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+
+
+def _map_everybody(process: int, waiting: int) -> None:
+    """Give a process that has entered a user namespace all ids of this one; never returns.
+
+    Only from outside of the namespace may more than one id be mapped.
+    """
+    status = 1
+    try:
+        if os.read(waiting, 1):
+            for name in ("uid_map", "gid_map"):
+                with open(f"/proc/self/{name}", encoding="ascii") as file:
+                    ranges = [line.split() for line in file]
+                _write(f"/proc/{process}/{name}", "".join(f"{first} {first} {count}\n" for first, _, count in ranges))
+            status = 0
+    finally:
+        os._exit(status)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
 
 
 def _loopback_up() -> None:

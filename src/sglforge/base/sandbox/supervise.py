@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import resource
 import select
-import signal
 import stat
 import sys
 import time
@@ -32,8 +31,9 @@ _CAPABILITIES_DROPPED = {
     "sys_time": 25,
     "mknod": 27,
 }
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-_ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_IGNORED_BY_PYTHON = (kernel.SIGPIPE, kernel.SIGXFSZ)
+# The step gets them as well, and how it ends is passed on.
+_ASKED_TO_END = (kernel.SIGTERM, kernel.SIGINT, kernel.SIGHUP)
 
 
 class Asked:
@@ -69,7 +69,7 @@ def main(words: list[str]) -> int:
             os._exit(NOT_STARTED)
     os.close(words_end)
     for number in _ASKED_TO_END:
-        signal.signal(number, _wait_on)
+        kernel.ignore(number)
     with os.fdopen(lines, encoding="utf-8") as stream:
         said = stream.read()
     status = os.waitpid(init, 0)[1]
@@ -87,23 +87,18 @@ def end_like(status: int) -> None:
     if os.WIFSIGNALED(status):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         number = os.WTERMSIG(status)
-        if number not in {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)
+        kernel.obey(number)
         os.kill(os.getpid(), number)
     sys.exit(os.WEXITSTATUS(status))
 
 
-def _wait_on(_number: int, _frame: object) -> None:
-    """Do nothing: the step has got the same signal, and how it ends is passed on."""
-
-
 def _init(asked: Asked, entered: set[str], here: str, report: int) -> None:
     """Start the step, reap until it ends, end the others, say how it went; return only if nobody waits for that."""
-    kernel.prctl(kernel.PDEATHSIG, signal.SIGKILL)
+    kernel.prctl(kernel.PDEATHSIG, kernel.SIGKILL)
     if _alone(report):
         return
     for number in _ASKED_TO_END:
-        signal.signal(number, _wait_on)
+        kernel.ignore(number)
     contained = "pid" in entered and os.getpid() == 1
     adopts = contained or kernel.prctl(kernel.CHILD_SUBREAPER, 1)
     own, read_only = _arrange_mounts(asked, entered, contained=contained, report=report)
@@ -151,9 +146,9 @@ def _arrange_mounts(asked: Asked, entered: set[str], *, contained: bool, report:
 def _become_step(asked: Asked, here: str, own: list[str], *, network: str, read_only: bool, report: int) -> None:
     """Give up what a step may not have, and run the command; never returns."""
     try:
-        kernel.prctl(kernel.PDEATHSIG, signal.SIGKILL)
+        kernel.prctl(kernel.PDEATHSIG, kernel.SIGKILL)
         for number in (*_ASKED_TO_END, *_IGNORED_BY_PYTHON):
-            signal.signal(number, signal.SIG_DFL)
+            kernel.obey(number)
         os.chdir(here)
         writes, network = _restrict(asked, own, network=network, read_only=read_only, report=report)
         _say(report, f"network {network}", f"writes {writes}")
@@ -207,10 +202,10 @@ def _end_others(*, contained: bool) -> None:
         except ChildProcessError:
             return
         if contained:
-            os.kill(-1, signal.SIGKILL)  # everybody in our pid namespace but us
+            os.kill(-1, kernel.SIGKILL)  # everybody in our pid namespace but us
         else:
             for child in _children():
-                os.kill(child, signal.SIGKILL)
+                os.kill(child, kernel.SIGKILL)
         os.wait()
 
 
