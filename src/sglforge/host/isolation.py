@@ -23,7 +23,7 @@ _MEANING = {
 
 def probe() -> Isolation:
     """Run a step that does nothing and return what it was kept from."""
-    with tempfile.TemporaryDirectory(prefix="sglforge-") as folder, contextlib.suppress(ProcessError):
+    with contextlib.suppress(ProcessError, OSError), tempfile.TemporaryDirectory(prefix="sglforge-") as folder:
         sandbox = Sandbox(folders=(Path(folder),))
         sandbox(["/bin/sh", "-c", ":"], cwd=Path(folder), timeout_s=PROBE_TIMEOUT_S)
         return weakest(report.isolation for report in sandbox.reports)

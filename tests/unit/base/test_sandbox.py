@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglforge.base import proc
@@ -392,6 +392,7 @@ isolations = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(isolations, max_size=4))
 def test_several_steps_are_as_isolated_as_the_weakest(found: list[Isolation]) -> None:
     together = weakest(found)
