@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -215,6 +216,21 @@ def test_a_file_that_is_missing_elsewhere_stays_a_bug(tmp_path: Path, monkeypatc
     monkeypatch.setattr(pipeline, "verb", lambda _name: miss)
     assert cli.run(["doctor", "--workspace", str(tmp_path)]) == 70
     assert cli.run(["doctor", "--workspace", str(tmp_path / "other")]) == 70
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ENOSPC])
+def test_a_disk_that_fails_is_no_bug(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_request: Request, _console: Console) -> Outcome:
+        raise OSError(number, os.strerror(number), str(tmp_path / "store"))
+
+    monkeypatch.setattr(pipeline, "verb", lambda _name: fail)
+    assert cli.run(["build", "--json", "--workspace", str(tmp_path)]) == 9
+    finding = json.loads(capsys.readouterr().out)["findings"][0]
+    assert finding["code"] == ("disk-full" if number == errno.ENOSPC else "workspace-unusable")
+    assert finding["where"] == str(tmp_path / "store")
+    assert "--workspace DIR" in finding["hint"]
 
 
 def test_verbs_that_need_an_environment_say_how_to_get_one(tmp_path: Path) -> None:
