@@ -127,7 +127,8 @@ def _interrupted(console: Console) -> Outcome:
     return Outcome(document=document, exit_code=EXIT_INTERRUPTED)
 
 
-_MACHINE_FAULTS = frozenset(
+_BROKEN_DISK = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ENODEV, errno.ENOTCONN})
+_MACHINE_FAULTS = _BROKEN_DISK | frozenset(
     {
         errno.ENOSPC,
         errno.EDQUOT,
@@ -152,14 +153,16 @@ def _stops_the_workspace(error: OSError, argv: Sequence[str]) -> bool:
 
 def _machine_fault(error: OSError) -> SglforgeError:
     """Return the fault for a file system that does not let us work; such errors are not bugs of ours."""
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    code, what = "workspace-unusable", "name a folder that you may write to"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        code, what = "disk-full", "free some space, or name another folder"
+    elif error.errno in _BROKEN_DISK:
+        what = "the disk does not work: look at its log (dmesg), or name another folder"
     return InstallError(
-        code="disk-full" if full else "workspace-unusable",
+        code=code,
         message=f"{error.strerror}: {error.filename or 'the workspace'}",
         where=str(error.filename) if error.filename else None,
-        hint="free some space, or name another folder with --workspace DIR or SGLFORGE_HOME"
-        if full
-        else "name a folder that you may write to with --workspace DIR or SGLFORGE_HOME",
+        hint=f"{what} with --workspace DIR or SGLFORGE_HOME",
     )
 
 
