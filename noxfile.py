@@ -119,6 +119,16 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def torture(session: nox.Session) -> None:
+    """Let faults happen in 1000 rounds of real runs, audit, repeat (-- --rounds N --seed S --jobs J --json FILE)."""
+    _install(session, "-e", ".")
+    session.run(
+        "python", "-m", "torture", *session.posargs, env={"PYTHONPATH": str(ROOT / "tests")},
+        interrupt_timeout=30, terminate_timeout=10,
+    )  # fmt: skip
+
+
+@nox.session(default=False)
 def cases(session: nox.Session) -> None:
     """Judge case files, one line each: our own, or those of the folders after --."""
     _install(session, "-e", ".")

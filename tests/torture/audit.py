@@ -226,7 +226,7 @@ def _environment(path: Path) -> Iterator[Fault]:
 
 
 def _installed(site: Path, record: Path) -> Iterator[Fault]:
-    for row in csv.reader(io.StringIO(record.read_text())):
+    for row in csv.reader(io.StringIO(record.read_text(errors="replace"))):
         if len(row) > 1 and row[1]:
             file = site / row[0]
             if not file.is_file() or _record_hash(file.read_bytes()) != row[1]:
@@ -271,7 +271,8 @@ def _run(folder: Path) -> Iterator[Fault]:
     if (folder / "run.json").exists():
         yield from _document(folder / "run.json")
     events = folder / "events.jsonl"
-    for number, line in enumerate(events.read_text().splitlines() if events.is_file() else (), start=1):
+    lines = events.read_text(errors="replace").splitlines() if events.is_file() else ()
+    for number, line in enumerate(lines, start=1):
         try:
             json.loads(line)
         except ValueError as error:

@@ -42,6 +42,12 @@ class Reference:
     result: Result
     counts: Counts
     seconds: Mapping[str, float]
+    source: Path = SOURCE
+
+    @property
+    def deadline_s(self) -> float:
+        """How long runs may take before they are held to hang, on a machine that may do much else."""
+        return max(90.0, 30 * max(self.seconds.values()))
 
     @property
     def facts(self) -> Path:
@@ -57,8 +63,11 @@ class Reference:
         return self.folder / "uv-cache"
 
 
-def environment(catalog: MiniCatalog, workspace: Path, cache: Path, mark: str) -> dict[str, str]:
-    """Return the variables of every run: only the folder of wheels, one workspace, one cache, one mark."""
+def environment(catalog: MiniCatalog, workspace: Path, cache: Path, mark: str, source: Path = SOURCE) -> dict[str, str]:
+    """Return the variables of every run: only the folder of wheels, one workspace, one cache, one mark.
+
+    ``source`` is the folder that sglforge is imported from.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "SGLFORGE_"))}
     return {
         **kept,
@@ -66,7 +75,7 @@ def environment(catalog: MiniCatalog, workspace: Path, cache: Path, mark: str) -
         MARK: mark,
         "SGLFORGE_HOME": str(workspace),
         "UV_CACHE_DIR": str(cache),
-        "PYTHONPATH": os.pathsep.join((str(SOURCE), str(INSIDE))),
+        "PYTHONPATH": os.pathsep.join((str(source), str(INSIDE))),
         "PYTHONFAULTHANDLER": "1",
         "GIT_ALLOW_PROTOCOL": "file",
     }
@@ -130,9 +139,7 @@ def _measure(
             facts=folder / "facts.json",
         )
         counted = folder / "counts.json"
-        plan = {
-            "phases": [], "workspace": str(workspace), "catalog": str(catalog.root), "counted": str(counted),
-        }  # fmt: skip
+        plan = {"workspace": str(workspace), "catalog": str(catalog.root), "counted": str(counted)}
         ended = _must(launcher, verb, plan)
         counts[" ".join(verb)] = json.loads(counted.read_text())
         seconds[" ".join(verb)] = ended.seconds

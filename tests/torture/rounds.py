@@ -19,12 +19,13 @@ from torture.processes import Ended, Launcher, Running, command, leftovers, send
 from torture.reference import Reference
 from torture.scenario import Scenario, Words
 
-DEADLINE_S = 90.0
 GRACE_S = 10.0
 HINTS = 2
 CLEAR = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 130})
 """Exit codes of errors that have a name."""
 PAUSE_S = (0.2, 1.2)
+WORKS = {"build": "scratch/toy-*", "environment": "environments/*/venv", "resolve": "scratch/lock-*"}
+"""What shows that a phase has begun."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def _play(report: Report, place: Place, reference: Reference, stack: contextlib.
     scenario = report.scenario
     _prepare(report, place, reference, stack)
     launcher = _launcher(place, reference, "disturbed", without_override=scenario.fault == "closed-folder")
-    ended = wait(_disturb(report, place, reference, launcher), deadline_s=DEADLINE_S)
+    ended = wait(_disturb(report, place, reference, launcher), deadline_s=reference.deadline_s)
     for run in ended:
         report.log.append(f"{' '.join(run.words)}{' (victim)' if run.victim else ''}: {_outcome(run)}")
         report.problems += _judge(run, report, reference)
@@ -102,7 +103,7 @@ def _prepare(report: Report, place: Place, reference: Reference, stack: contextl
     begun = "built" if scenario.start == "environment" else scenario.start
     shutil.copytree(reference.state(begun), place.workspace, symlinks=True, dirs_exist_ok=True)
     if scenario.start == "environment":
-        made = _launcher(place, reference, "made").call(("install",), deadline_s=DEADLINE_S)
+        made = _launcher(place, reference, "made").call(("install",), deadline_s=reference.deadline_s)
         if made.code:
             raise RuntimeError(f"the environment to begin from cannot be made:\n{made.stderr}")
     if scenario.kind == "damage":
@@ -115,7 +116,9 @@ def _prepare(report: Report, place: Place, reference: Reference, stack: contextl
 def _launcher(place: Place, reference: Reference, talk: str, *, without_override: bool = False) -> Launcher:
     return Launcher(
         cwd=place.catalog,
-        environment=references.environment(reference.catalog, place.workspace, place.folder / "uv-cache", place.mark),
+        environment=references.environment(
+            reference.catalog, place.workspace, place.folder / "uv-cache", place.mark, reference.source
+        ),
         talk=place.folder / "talk" / talk,
         facts=reference.facts,
         without_override=without_override,
@@ -133,22 +136,24 @@ def _disturb(report: Report, place: Place, reference: Reference, launcher: Launc
     runs = []
     for index, verb in enumerate(scenario.verbs):
         runs.append(launcher.start(verb, plan=None if index else plan))
-        time.sleep(chance.random() * 0.1)
+        # whoever makes an environment first makes it alone: let that be the victim, mostly
+        time.sleep(chance.random() * (0.5 if verb == ("install",) else 0.1))
     if scenario.fault == "stop":
-        _continue_when_stopped(runs[0], chance)
+        _continue_when_stopped(runs[0], chance, reference.deadline_s)
     elif scenario.kind == "outside" and scenario.fault not in {"small-disk", "closed-folder"}:
-        usual_s = reference.seconds.get(" ".join(scenario.verbs[0]), 1.0) * (1 + len(runs)) / 2
-        _from_outside(report, runs, scenario.part * usual_s, chance)
+        _until_it_works(runs, place.workspace, WORKS[scenario.phase], reference.deadline_s)
+        usual_s = reference.seconds.get(" ".join(scenario.verbs[0]), 1.0)
+        _from_outside(report, runs, 0.7 * scenario.part * usual_s, chance, reference.deadline_s)
     if scenario.kind == "inside":
-        wait(runs[:1], deadline_s=DEADLINE_S)
+        wait(runs[:1], deadline_s=reference.deadline_s)
         report.hit = told.is_file()
         report.log.append(told.read_text().strip() if report.hit else "the operation was not reached")
     return runs
 
 
-def _continue_when_stopped(run: Running, chance: random.Random) -> None:
+def _continue_when_stopped(run: Running, chance: random.Random, deadline_s: float) -> None:
     """Let a run that stops itself go on after a pause."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline and run.process.poll() is None:
         if state(run.process.pid) == "T":
             time.sleep(chance.uniform(*PAUSE_S))
@@ -157,11 +162,22 @@ def _continue_when_stopped(run: Running, chance: random.Random) -> None:
         time.sleep(0.01)
 
 
-def _from_outside(report: Report, runs: Sequence[Running], after_s: float, chance: random.Random) -> None:
+def _until_it_works(runs: Sequence[Running], workspace: Path, pattern: str, deadline_s: float) -> None:
+    """Wait for what shows that a run has come to the phase."""
+    deadline = time.monotonic() + deadline_s
+    while time.monotonic() < deadline and any(run.process.poll() is None for run in runs):
+        if next(workspace.glob(pattern), None):
+            return
+        time.sleep(0.005)
+
+
+def _from_outside(
+    report: Report, runs: Sequence[Running], after_s: float, chance: random.Random, deadline_s: float
+) -> None:
     time.sleep(after_s)
     fault = report.scenario.fault
     if fault == "kill-child":
-        _kill_child(report, runs[0])
+        _kill_child(report, runs[0], deadline_s)
         return
     pids = [pid for run in runs for pid in (run.process.pid, *run.tree()) if run.process.poll() is None]
     report.hit = bool(pids)
@@ -178,11 +194,13 @@ def _from_outside(report: Report, runs: Sequence[Running], after_s: float, chanc
         send(pids, signal.SIGCONT)
 
 
-def _kill_child(report: Report, run: Running) -> None:
-    """Kill one of the run's children as soon as there is one; the shell that guards them is none."""
-    deadline = time.monotonic() + DEADLINE_S
+def _kill_child(report: Report, run: Running, deadline_s: float) -> None:
+    """Kill one of the run's children, as soon as there is one; the shell that guards them is none."""
+    deadline = time.monotonic() + deadline_s
     while run.process.poll() is None and time.monotonic() < deadline:
-        if children := [pid for pid in run.tree() if command(pid)[0] not in {"", "/bin/sh"}]:
+        # between fork and exec a child has the command line of the run
+        own = command(run.process.pid)
+        if children := [pid for pid in run.tree() if command(pid) != own and command(pid)[0] not in {"", "/bin/sh"}]:
             report.log.append(f"kill-child: {children[-1]} {_short(children[-1])}")
             run.hurt.append("kill-child")
             send(children[-1:], signal.SIGKILL)
@@ -277,7 +295,8 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
     needs: list[Words] = []
     if "lock" in verbs:
         needs.append(("lock",))
-    if packages := scenario.packages:
+    # what is damaged may be of a package that nobody has asked for
+    if packages := reference.catalog.packages if scenario.kind == "damage" else scenario.packages:
         needs.append(("build", *packages))
     if "fetch" in verbs:
         needs.append(("fetch",))
@@ -292,7 +311,7 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
 def _require(words: Words, report: Report, place: Place, reference: Reference, launcher: Launcher) -> None:
     """Run a verb to success; where it fails, follow its hints, at most two."""
     for attempt in range(HINTS + 1):
-        run = launcher.call(words, deadline_s=DEADLINE_S)
+        run = launcher.call(words, deadline_s=reference.deadline_s)
         report.log.append(f"next: {' '.join(words)}: {_outcome(run)}")
         report.problems += _next_is_wrong(run, reference)
         if run.code == 0 or report.problems:
@@ -309,7 +328,7 @@ def _require(words: Words, report: Report, place: Place, reference: Reference, l
             report.problems.append(f"`{' '.join(words)}` fails and no hint names a command: {_outcome(run)}")
             return
         verb = ("build", *reference.catalog.packages) if hint[0] == "build" else hint
-        followed = launcher.call(verb, deadline_s=DEADLINE_S)
+        followed = launcher.call(verb, deadline_s=reference.deadline_s)
         report.log.append(f"hint: {' '.join(hint)}: {_outcome(followed)}")
         report.problems += _next_is_wrong(followed, reference)
 

@@ -38,7 +38,8 @@ DAMAGE = {
 SHIFTS_S = (-10 * 365 * 86400.0, -3 * 86400.0, -7200.0, 7200.0, 3 * 86400.0, 10 * 365 * 86400.0)
 
 BUILDS = ("toy-wheel", "toy-sdist", "toy-folder")
-PROCESSES = (1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 4, 5, 8)
+PROCESSES = {1: 50, 2: 32, 3: 10, 4: 4, 5: 2, 8: 2}
+"""How many runs a round has, and how often in a hundred."""
 Words = tuple[str, ...]
 Counts = Mapping[str, Mapping[str, int]]
 """Operations by verb (its words) and phase, counted in an undisturbed run."""
@@ -76,12 +77,11 @@ class Scenario:
         """Return what the victim is told; the round adds its paths."""
         act = "errno" if self.fault in ERRNOS else self.fault
         return {
-            "phases": [],
             "phase": self.phase,
             "number": self.operation,
             "act": act,
             "errno": ERRNOS.get(self.fault, 0),
-            "errno_on_writes": self.fault == "full",
+            "writes_only": self.fault == "full",
             "lasting": self.fault == "full",
             "shift_s": self.shift_s,
         }
@@ -115,9 +115,9 @@ def draw(seed: int, number: int, counts: Counts) -> Scenario:
     fault, phase = every[place]
     chance = random.Random(f"{seed}:{number}:{fault}:{phase}")
     first = _verb(fault, phase, chance)
-    others = range(chance.choice(PROCESSES) - 1)
+    others = range(chance.choices(list(PROCESSES), list(PROCESSES.values()))[0] - 1)
     verbs = [first, *(first if chance.random() < 0.6 else _bystander(first, chance) for _ in others)]
-    inside = counts.get(" ".join(first), {}).get(phase, 1)
+    inside = counts.get(" ".join(first), {}).get(f"{phase} writes" if fault == "full" else phase, 1)
     return Scenario(
         number=number,
         seed=f"{seed}:{number}",

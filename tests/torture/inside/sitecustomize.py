@@ -32,7 +32,8 @@ class Torturer:
     """Counts operations by phase, and acts at one of them."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
-        self.plan, self.counts, self.last = plan, dict.fromkeys(plan["phases"], 0), "start"
+        self.plan, self.last = plan, "catalog"
+        self.counts: dict[str, int] = {}
         self.busy = self.fired = False
         self.root, self.catalog = plan["workspace"] + "/", plan["catalog"] + "/"
 
@@ -54,16 +55,17 @@ class Torturer:
         if phase is None:
             return
         self.last = phase
-        self.counts[phase] = count = self.counts.get(phase, 0) + 1
-        writes = event in WRITES or (event == "open" and bool((arguments[2] or 0) & WRITING))
-        plan = self.plan
+        plan, writes = self.plan, event in WRITES or (event == "open" and bool((arguments[2] or 0) & WRITING))
+        for name in (phase, f"{phase} writes") if writes else (phase,):
+            self.counts[name] = self.counts.get(name, 0) + 1
         if self.fired:
             if plan.get("lasting") and writes:
                 raise self.refusal(path)
             return
-        if phase == plan.get("phase") and count >= plan["number"] and (writes or not plan.get("errno_on_writes")):
+        counted = f"{phase} writes" if plan.get("writes_only") else phase
+        if phase == plan.get("phase") and self.counts.get(counted) == plan["number"]:
             self.fired = True
-            self.say(event, path, count)
+            self.say(event, path, plan["number"])
             self.act(path)
 
     def phase(self, path: str) -> str | None:
