@@ -96,7 +96,7 @@ def _prepare(report: Report, place: Place, reference: Reference, stack: contextl
     scenario = report.scenario
     shutil.copytree(reference.catalog.root, place.catalog, symlinks=True)
     shutil.copytree(reference.cache, place.folder / "uv-cache", symlinks=True)
-    if scenario.verbs[0] == ("lock",) and scenario.number % 2:
+    if set(scenario.verbs) == {("lock",)} and scenario.number % 2:
         place.lock.unlink()
     if scenario.fault == "small-disk":
         stack.enter_context(_small_disk(report, place, reference))
@@ -143,7 +143,7 @@ def _disturb(report: Report, place: Place, reference: Reference, launcher: Launc
     elif scenario.kind == "outside" and scenario.fault not in {"small-disk", "closed-folder"}:
         _until_it_works(runs, place.workspace, WORKS[scenario.phase], reference.deadline_s)
         usual_s = reference.seconds.get(" ".join(scenario.verbs[0]), 1.0)
-        _from_outside(report, runs, 0.7 * scenario.part * usual_s, chance, reference.deadline_s)
+        _from_outside(report, runs, 0.3 * scenario.part * usual_s, chance, reference.deadline_s)
     if scenario.kind == "inside":
         wait(runs[:1], deadline_s=reference.deadline_s)
         report.hit = told.is_file()

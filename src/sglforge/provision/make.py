@@ -16,7 +16,7 @@ from sglforge.errors import FetchError, InstallError
 from sglforge.plan import BuildPlan
 from sglforge.provision.distributions import read_distributions
 from sglforge.provision.inspection import InstalledWheel, inspect, look_at
-from sglforge.provision.mend import mend
+from sglforge.provision.mend import mend, unusable
 from sglforge.provision.progress import Progress
 from sglforge.provision.python import Interpreter
 from sglforge.provision.receipt import PYTHON_CONFIG, VENV, PythonReceipt, Receipt, TorchReceipt
@@ -245,5 +245,12 @@ def _install(
 ) -> None:
     wanted = folder / "wanted" / f"{what}.txt"
     files.write_text(wanted, "".join(lines))
-    words = ["pip", "install", "--no-deps", "--no-build", *(["--require-hashes"] if hashed else [])]
-    uv(*words, *into, "-r", wanted, log=log)
+    words = ["pip", "install", "--no-deps", "--no-build", *(["--require-hashes"] if hashed else []), *into]
+    try:
+        uv(*words, "-r", wanted, log=log)
+    except InstallError as error:
+        damaged = unusable(error)
+        if not damaged:
+            raise
+        uv("cache", "clean", *damaged, log=log)
+        uv(*words, "--reinstall", "-r", wanted, log=log)

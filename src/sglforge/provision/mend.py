@@ -5,6 +5,7 @@ uv links files from its cache: an edit in place, in any environment, is in the c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from sglforge.errors import InstallError
 from sglforge.provision.distributions import read_distributions
 from sglforge.provision.uv import Uv
 from sglforge.provision.verify import SHOWN_FILES, unlike
+
+_NOT_INSTALLED = re.compile(r"Failed to install: \S+ \((\S+?)==")
 
 
 def mend(
@@ -41,6 +44,11 @@ def mend(
             context=still,
             hint="something else writes into the new environment, or the disk is damaged: find it, then install again",
         )
+
+
+def unusable(error: InstallError) -> tuple[str, ...]:
+    """Return the distributions that uv does not install because what its cache holds of them is damaged."""
+    return tuple(dict.fromkeys(_NOT_INSTALLED.findall(error.context.get("uv said", ""))))
 
 
 def _damaged(names: Iterable[str], site: Path) -> dict[str, str]:

@@ -135,7 +135,11 @@ class Uv:
                 log=error.log,
             )
         return InstallError(
-            code="uv-failed", message="uv could not do what it was asked", context=context, log=error.log
+            code="uv-failed",
+            message="uv could not do what it was asked",
+            context=context,
+            hint="read what uv said; where its cache is damaged, uv cache clean, then repeat",
+            log=error.log,
         )
 
 

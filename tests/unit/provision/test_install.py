@@ -121,6 +121,18 @@ def test_an_edit_that_reached_the_cache_is_mended(toys: Toys, damage: str) -> No
     assert "edited" not in (again.site_packages / damage).read_text()
 
 
+@pytest.mark.parametrize("project", ["toydep", "toyserver", "torch"])
+@pytest.mark.parametrize("name", ["WHEEL", "RECORD", "METADATA"])
+def test_what_uv_does_not_take_from_its_cache_any_more_is_mended(toys: Toys, project: str, name: str) -> None:
+    first = toys.install()
+    (path,) = first.site_packages.glob(f"{project}-*.dist-info/{name}")
+    os.truncate(path, 1)  # in place: what the cache holds is the same file
+    assert quick(first)
+    again = toys.install()
+    assert quick(again) == full(again) == ()
+    assert path.stat().st_size > 1
+
+
 def test_a_thorough_check_mends_what_the_quick_one_does_not_see(toys: Toys) -> None:
     first = toys.install()
     added = first.site_packages / "toyserver" / "shadow.py"
