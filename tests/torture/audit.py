@@ -119,10 +119,13 @@ def _new_store(store: Path) -> Iterator[Fault]:
             continue
         try:
             entry = json.loads(path.read_text())
+            own = entry.pop("sha256", None)
             wheel = store / "objects" / entry["wheel"]["sha256"] / entry["wheel"]["name"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             yield _damaged(path, f"cannot be read: {error}")
             continue
+        if own is not None and own != _digest(entry):
+            yield _damaged(path, "has another hash than it says")
         yield from _entry(path, path.name.removesuffix(".json"), entry, wheel)
 
 
@@ -136,10 +139,14 @@ def _entry(place: Path, key: str, entry: dict[str, Any], wheel: Path) -> Iterato
         yield _damaged(wheel, "has another size or hash than its entry says")
         return
     parts = entry.get("key-parts", entry.get("key_parts", entry.get("provenance", {}).get("key-parts")))
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    if hashlib.sha256(text.encode()).hexdigest() != key:
+    if _digest(parts) != key:
         yield _damaged(place, "its key is not the hash of its key parts")
     yield from _wheel(wheel)
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _wheel(path: Path) -> Iterator[Fault]:
@@ -235,9 +242,10 @@ def _installed(site: Path, record: Path) -> Iterator[Fault]:
 
 def _documents(workspace: Path) -> Iterator[Fault]:
     """Read the small documents that are published whole."""
-    for shelf in ("verdicts", "noise", "arguments"):
-        for path in _listed(workspace / shelf):
-            yield from _document(path)
+    for shelf in ("verdicts", "noise", "arguments", "history"):
+        for path in sorted((workspace / shelf).rglob("*")):
+            if not path.is_dir():
+                yield from _document(path)
 
 
 def _document(path: Path) -> Iterator[Fault]:

@@ -6,15 +6,19 @@ import json
 import os
 import random
 import shutil
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torture.scenario import Scenario
 
 
-def damage(scenario: Scenario, workspace: Path, lock: Path, aside: Path) -> str:
-    """Do the damage of a scenario and return what was done, in words; `aside` takes what is moved out."""
+def damage(scenario: Scenario, workspace: Path, *, lock: Path, aside: Path, lock_names: Sequence[str]) -> str:
+    """Do the damage of a scenario and return what was done, in words.
+
+    ``lock`` is the stack's lock, ``aside`` takes what is moved out, ``lock_names`` are those of locks that runs take.
+    """
     chance = random.Random(f"{scenario.seed}:damage")
     match scenario.fault:
         case "flip" | "truncate" | "delete":
@@ -29,7 +33,7 @@ def damage(scenario: Scenario, workspace: Path, lock: Path, aside: Path) -> str:
         case "touch":
             return _touch(_folder(scenario.phase, workspace, chance), scenario.shift_s)
         case "dead-holder":
-            return _dead_holder(scenario.phase, workspace, chance)
+            return _dead_holder(workspace / "locks", lock_names, chance)
         case _:
             return _litter(scenario.phase, workspace, chance)
 
@@ -39,8 +43,8 @@ def _files(phase: str, workspace: Path, lock: Path) -> Iterator[Path]:
     match phase:
         case "fetch":
             yield from (path for path in (workspace / "sources").rglob("*") if path.is_file())
-        case "store":
-            yield from (path for path in (workspace / "store").rglob("*") if path.is_file())
+        case "store" | "history":
+            yield from (path for path in (workspace / phase).rglob("*") if path.is_file())
         case "receipt":
             yield from workspace.glob("environments/*/receipt.json")
         case "lock-file":
@@ -85,19 +89,19 @@ def _touch(folder: Path, shift_s: float) -> str:
     return f"{folder}: all times moved by {shift_s:.0f} s"
 
 
-def _dead_holder(phase: str, workspace: Path, chance: random.Random) -> str:
+def _dead_holder(locks: Path, names: Sequence[str], chance: random.Random) -> str:
     """Leave locks and holders of a process that is gone, or whose number another one has now."""
     pid = chance.choice((os.getpid(), 1, 2**22 - 1))
-    locks = workspace / "locks"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    document = {
+        "pid": pid, "started": 12345, "boot": boot, "host": socket.gethostname(), "words": ["build"], "since": 0.0,
+    }  # fmt: skip
+    holder = chance.choice((f"{pid}\n", "", "{", json.dumps(document)))
     locks.mkdir(parents=True, exist_ok=True)
-    names = [path.name for path in sorted((workspace / "environments").glob("*")) if len(path.name) == 64]
-    kind = "environment" if phase == "environment" else "store"
-    names = names if phase == "environment" else [path.name for path in sorted((workspace / "store").glob("*"))]
-    for name in names or ["0" * 64]:
-        (locks / f"{kind}-{name}.lock").touch()
-        holder = chance.choice((f"{pid}\n", "", "{", json.dumps({"pid": pid, "started": 0.0, "host": "x"})))
-        (locks / f"{kind}-{name}.holder").write_text(holder)
-    return f"locks of {kind} name process {pid} as holder"
+    for name in names:
+        (locks / f"{name}.lock").touch()
+        (locks / f"{name}.holder").write_text(holder)
+    return f"{len(names)} locks name process {pid} as holder: {holder!r}"
 
 
 def _litter(phase: str, workspace: Path, chance: random.Random) -> str:
@@ -105,7 +109,7 @@ def _litter(phase: str, workspace: Path, chance: random.Random) -> str:
     tag = f"{chance.randrange(1000, 4_000_000)}-{chance.randbytes(4).hex()}"
     name, folder = {
         "fetch": (f"{'1' * 64}/.x-1.0.tar.gz.part", workspace / "sources"),
-        "store": (f".{'2' * 64}.{tag}.tmp/provenance.json", workspace / "store"),
+        "store": (f"objects/{'2' * 64}/.toy.whl.{tag}.tmp", workspace / "store"),
         "environment": (f"{'3' * 64}/venv/pyvenv.cfg", workspace / "environments"),
         "scratch": (f"toy-wheel-{tag}.work/source/x.py", workspace / "scratch"),
         "record": (f".latest.{tag}.tmp", workspace / "runs"),

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Reference:
     result: Result
     counts: Counts
     seconds: Mapping[str, float]
+    lock_names: Sequence[str]
     source: Path = SOURCE
 
     @property
@@ -101,9 +102,12 @@ def make(folder: Path) -> Reference:
     _must(launcher, ("install",))
     _must(launcher, ("verify",))
     result = Result(wheels=wheels(built), **installed(workspace), lock=lock)
+    lock_names = sorted(path.stem for path in (workspace / "locks").glob("*.lock"))
     counts, seconds = _measure(folder, catalog, workspace, states, cache)
     catalog.lock.write_text(lock)
-    return Reference(folder=folder, catalog=catalog, result=result, counts=counts, seconds=seconds)
+    return Reference(
+        folder=folder, catalog=catalog, result=result, counts=counts, seconds=seconds, lock_names=lock_names
+    )
 
 
 def wheels(ended: Ended) -> dict[str, str]:

@@ -107,7 +107,15 @@ def _prepare(report: Report, place: Place, reference: Reference, stack: contextl
         if made.code:
             raise RuntimeError(f"the environment to begin from cannot be made:\n{made.stderr}")
     if scenario.kind == "damage":
-        report.log.append(damage(scenario, place.workspace, place.lock, place.folder / "aside"))
+        report.log.append(
+            damage(
+                scenario,
+                place.workspace,
+                lock=place.lock,
+                aside=place.folder / "aside",
+                lock_names=reference.lock_names,
+            )
+        )
         report.hit = True
     if scenario.fault == "closed-folder":
         _close(report, place)

@@ -13,8 +13,8 @@ INSIDE = ("kill", "stop", "int", "term", "full", "denied", "broken", "clock")
 """Faults at one operation of one run: signals to itself, ENOSPC (lasting), EACCES, EIO, a clock that moves."""
 ERRNOS = {"full": errno.ENOSPC, "denied": errno.EACCES, "broken": errno.EIO}
 INSIDE_PHASES = (
-    "catalog", "spawn", "record", "scratch", "fetch", "unpack", "pack", "build", "store", "locks", "environment",
-    "receipt", "resolve", "lock-file",
+    "catalog", "spawn", "record", "scratch", "fetch", "unpack", "pack", "build", "store", "locks", "history",
+    "environment", "receipt", "resolve", "lock-file",
 )  # fmt: skip
 OUTSIDE = {
     "kill-all": ("build", "environment", "resolve"),
@@ -24,7 +24,7 @@ OUTSIDE = {
     "closed-folder": ("fetch", "build", "store", "record", "locks", "environment"),
 }
 """Faults from outside, at a random part of the time that the verb takes."""
-DAMAGE_PHASES = ("fetch", "store", "environment", "receipt", "lock-file")
+DAMAGE_PHASES = ("fetch", "store", "history", "environment", "receipt", "lock-file")
 DAMAGE = {
     "flip": DAMAGE_PHASES,
     "truncate": DAMAGE_PHASES,
@@ -162,7 +162,7 @@ def _start(fault: str, phase: str, first: Words, chance: random.Random) -> str:
     if fault in DAMAGE:
         if phase in {"environment", "receipt"}:
             return "environment"
-        return "built" if phase in {"store", "lock-file", "record"} else "fetched"
+        return "fetched" if phase in {"fetch", "scratch", "locks"} else "built"
     if first == ("install",):
         return "built"
     if phase == "fetch" or first[0] in {"lock", "fetch"}:

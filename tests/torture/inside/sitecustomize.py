@@ -24,7 +24,8 @@ PLACES = (
     ("wheel-tree", "pack"), ("wheel", "pack"), ("source", "unpack"),
 )  # fmt: skip
 FOLDERS = {
-    "sources": "fetch", "store": "store", "locks": "locks", "runs": "record", "environments": "environment",
+    "sources": "fetch", "store": "store", "locks": "locks", "runs": "record", "history": "history",
+    "environments": "environment",
 }  # fmt: skip
 
 
