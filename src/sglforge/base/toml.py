@@ -45,7 +45,10 @@ def load(path: Path) -> Document:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            code="toml-unreadable", message=f"cannot read {path.name}: {error}", where=str(path)
+            code="toml-unreadable",
+            message=f"cannot read {path.name}: {error}",
+            where=str(path),
+            hint="look whether it is there, whether you may read it, and whether it is UTF-8",
         ) from error
     try:
         data = tomllib.loads(text)

@@ -74,6 +74,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         toml.load(tmp_path / "gone.toml")
     assert caught.value.code == "toml-unreadable"
     assert "gone.toml" in str(caught.value)
+    assert caught.value.hint
 
 
 def test_bytes_that_are_not_utf8_are_a_fault_of_the_file(tmp_path: Path) -> None:
