@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     begin, load = time.monotonic(), os.getloadavg()
     folder = Path(options.folder or tempfile.mkdtemp(prefix="sglforge-torture-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = [options.round] if options.round is not None else list(range(options.rounds))
+    numbers = _numbers(options)
     for fault, why in skipped().items():
         print(f"skipped: {fault}: {why}")
     reports = list(_played(numbers, options.seed, options.jobs, folder, shown=options.verbose))
@@ -55,6 +56,16 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if lost or not hit else 0
 
 
+def _numbers(options: argparse.Namespace) -> list[int]:
+    """Return the numbers of the rounds that are wanted."""
+    if options.round is not None:
+        return [options.round]
+    wanted = set(options.only or ())
+    drawn = ((number, draw(options.seed, number, {})) for number in itertools.count())
+    fitting = (number for number, it in drawn if not wanted or wanted & {it.fault, it.phase})
+    return list(itertools.islice(fitting, options.rounds))
+
+
 def _played(numbers: Sequence[int], seed: int, jobs: int, folder: Path, *, shown: bool) -> Iterator[Report]:
     """Yield the reports as their rounds end, in order; the folder of a round that was lost stays."""
     reference = references.make(folder / "reference")
@@ -81,6 +92,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--round", type=int, metavar="K", help="only this one, again")
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="only rounds of these faults or phases")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="rounds at the same time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="work there, and keep what is there")

@@ -144,8 +144,9 @@ def _disturb(report: Report, place: Place, reference: Reference, launcher: Launc
     runs = []
     for index, verb in enumerate(scenario.verbs):
         runs.append(launcher.start(verb, plan=None if index else plan))
-        # whoever makes an environment first makes it alone: let that be the victim, mostly
-        time.sleep(chance.random() * (0.5 if verb == ("install",) else 0.1))
+        # whoever comes first makes the thing alone, and the others wait: let that be the victim, mostly
+        again = verb == scenario.verbs[0] and scenario.kind == "inside"
+        time.sleep(chance.random() * (0.3 * reference.seconds.get(" ".join(verb), 0.0) if again else 0.1))
     if scenario.fault == "stop":
         _continue_when_stopped(runs[0], chance, reference.deadline_s)
     elif scenario.kind == "outside" and scenario.fault not in {"small-disk", "closed-folder"}:
@@ -276,13 +277,16 @@ def _look(report: Report, place: Place, *, final: bool) -> None:
     left = leftovers(place.mark, place.folder, grace_s=GRACE_S)
     report.problems += [f"a process is left: {text}" for text in left]
     faults = audit(place.workspace, place.catalog)
-    damaged = [fault for fault in faults if fault.kind == "damaged"]
+    # what the last build was made from is a remark: damaged, it counts as absent until the next build
+    forgotten = place.workspace / "history" if report.scenario.kind == "damage" else None
+    damaged = [fault for fault in faults if fault.kind == "damaged" and not _is_in(fault, forgotten)]
     if final or report.scenario.kind != "damage":
         when = "after the next run" if final else "after the fault"
         report.problems += [f"{when}: {fault}" for fault in damaged]
     if final:
         report.litter = [_kind_of_litter(fault, place) for fault in faults if fault.kind == "litter"]
-        report.problems += [f"after the next run: {fault}" for fault in faults if _in_scratch(fault, place)]
+        scratch = place.workspace / "scratch"
+        report.problems += [f"after the next run: {fault}" for fault in faults if _is_in(fault, scratch)]
 
 
 def _kind_of_litter(fault: Fault, place: Place) -> str:
@@ -291,8 +295,8 @@ def _kind_of_litter(fault: Fault, place: Place) -> str:
     return f"{inside}: {fault.message}"
 
 
-def _in_scratch(fault: Fault, place: Place) -> bool:
-    return fault.kind == "litter" and Path(fault.path).is_relative_to(place.workspace / "scratch")
+def _is_in(fault: Fault, folder: Path | None) -> bool:
+    return folder is not None and Path(fault.path).is_relative_to(folder)
 
 
 def _recover(report: Report, place: Place, reference: Reference) -> None:

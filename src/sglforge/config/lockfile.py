@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -156,12 +157,13 @@ def read_lock(path: Path) -> Lock:
     try:
         return load_model(path, Lock)[0]
     except ConfigError as error:
+        hint = "locks are generated: restore it from version control, or make it again: nox -s lock"
         raise LockError(
             code="lock-invalid",
             message=f"{path.name} is not a lock",
             where=error.where,
-            hint="locks are generated: restore it from version control, or make it again: nox -s lock",
-            findings=error.as_findings(),
+            hint=hint,
+            findings=tuple(replace(finding, hint=hint) for finding in error.as_findings()),
         ) from error
 
 

@@ -171,6 +171,7 @@ def test_a_url_cannot_enter_a_lock(tmp_path: Path) -> None:
     assert caught.value.code == "lock-invalid"
     (finding,) = caught.value.findings
     assert finding.code == "invalid-value"
+    assert finding.hint.endswith("make it again: nox -s lock")
     assert "https://index.invalid/numpy.whl" in finding.message
     assert finding.where is not None
     assert finding.where.startswith(f"{path}:")
