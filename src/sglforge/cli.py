@@ -168,25 +168,14 @@ def _machine_fault(error: OSError) -> SglforgeError:
 
 def _report(error: SglforgeError, console: Console) -> None:
     """Say what failed, where, why and what to do."""
-    if error.log and (tail := _tail(Path(error.log))):
-        console.error("")
-        for line in tail:
-            console.error(f"    | {line}")
+    if error.log and error.log not in console.shown_logs and (tail := consoles.tail_of(Path(error.log))):
+        console.error("\n".join(["", *(f"    | {line}" for line in tail)]))
     console.error("")
     for finding in error.as_findings():
         console.finding(finding)
     console.error(f"  more: sglforge explain {error.code}")
     if error.log:
         console.error(f"  full log: {error.log}")
-
-
-def _tail(log: Path, lines: int = 20) -> list[str]:
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - 16_384))
-            return stream.read().decode(errors="replace").splitlines()[-lines:]
-    except OSError:
-        return []
 
 
 def _bug(error: Exception, console: Console, argv: Sequence[str]) -> Outcome:

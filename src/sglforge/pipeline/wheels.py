@@ -39,7 +39,7 @@ def make_wheels(
     wheels: dict[str, StoredWheel] = {}
     for step in steps:
         if step.state == "hit" and (found := store.lookup(request.workspace, step.key)):
-            console.detail(f"  ok    {step.package}: {step.why}")
+            console.passed(f"build {step.package}", step.why)
             wheels[step.package] = found
     missing = [step for step in steps if step.package not in wheels]
     if missing:
