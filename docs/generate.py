@@ -2,7 +2,7 @@
 
     python docs/generate.py [--check]
 
-Generated: the JSON schemas of all files that people write, and the list of error pages.
+Generated: the JSON schemas of all files that people write and of events, the page of events, the list of error pages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sglforge.config.schema import schema_text
 from sglforge.config.schema import schemas as config_schemas
 from sglforge.launch.schema import schemas as launch_schemas
 from sglforge.patches.schema import schemas as patch_schemas
+from sglforge.pipeline import events
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -42,10 +43,11 @@ def main() -> int:
 def generated() -> Mapping[Path, str]:
     """Return every generated file with its text."""
     folder = ROOT / "docs" / "reference"
-    schemas = {**config_schemas(), **launch_schemas(), **patch_schemas()}
+    schemas = {**config_schemas(), **launch_schemas(), **patch_schemas(), **events.schemas()}
     return {
         **{folder / "schema" / f"{kind}.schema.json": schema_text(schema) for kind, schema in schemas.items()},
         folder / "errors.md": error_list(),
+        folder / "events.md": events.page(),
     }
 
 

@@ -11,8 +11,10 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO, TypeAlias
@@ -23,7 +25,7 @@ from sglforge.base import workspace
 from sglforge.base.console import Console, Verbosity
 from sglforge.config import suggest
 from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, Finding, InstallError, Severity, SglforgeError
-from sglforge.pipeline.request import Outcome, Request, find_catalog
+from sglforge.pipeline.request import Outcome, Request, again, find_catalog
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,8 +41,13 @@ def run(argv: Sequence[str]) -> int:
     No exception leaves but KeyboardInterrupt; one that is a bug is recorded first.
     """
     signal.signal(signal.SIGTERM, _interrupt)
-    console = consoles.for_terminal(_verbosity(argv))
-    return _print(_call(argv, console), argv, console)
+    console, started = consoles.for_terminal(_verbosity(argv)), time.monotonic()
+    outcome = _call(argv, console)
+    if console.recorder:
+        from sglforge.pipeline.running import finish_run
+
+        finish_run(console, outcome, argv=tuple(argv), started=started)
+    return _print(outcome, argv, console)
 
 
 def _call(argv: Sequence[str], console: Console) -> Outcome:
@@ -49,15 +56,15 @@ def _call(argv: Sequence[str], console: Console) -> Outcome:
         arguments = _parse(argv)
         return pipeline.verb(arguments.verb)(_request(arguments, argv), console)
     except SglforgeError as error:
-        return _failed(error, console)
+        return _failed(error, console, argv)
     except KeyboardInterrupt:
-        return _interrupted(console)
+        return _interrupted(console, argv)
     except BrokenPipeError:  # nobody listens to what we say: end, as programs in a pipe do
         _drop(sys.stderr)
         return Outcome(document={"schema": 1, "verdict": "unknown", "findings": []}, exit_code=1)
     except OSError as error:
         ours = error.errno not in _MACHINE_FAULTS and not _stops_the_workspace(error, argv)
-        return _bug(error, console, argv) if ours else _failed(_machine_fault(error), console)
+        return _bug(error, console, argv) if ours else _failed(_machine_fault(error), console, argv)
     except Exception as error:  # noqa: BLE001 - the last net: a bug of ours must not print a traceback
         return _bug(error, console, argv)
 
@@ -96,7 +103,7 @@ def _drop(stream: TextIO) -> None:
 def interrupted(argv: Sequence[str]) -> int:
     """Report that a run was interrupted and return its exit code."""
     console = consoles.for_terminal(_verbosity(argv))
-    return _print(_interrupted(console), argv, console)
+    return _print(_interrupted(console, argv), argv, console)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -109,23 +116,52 @@ def _verbosity(argv: Sequence[str]) -> Verbosity:
     return Verbosity.VERBOSE if {"-v", "--verbose"} & set(argv) else Verbosity.NORMAL
 
 
-def _failed(error: SglforgeError, console: Console) -> Outcome:
-    _report(error, console)
-    findings = [finding.to_json() for finding in error.as_findings()]
-    return Outcome(document={"schema": 1, "verdict": "fail", "findings": findings}, exit_code=error.exit_code)
+def _failed(error: SglforgeError, console: Console, argv: Sequence[str]) -> Outcome:
+    findings = list(error.as_findings())
+    if console.left and argv:
+        findings[0] = _with_way_on(findings[0], again(argv))
+    _report(error, findings, console)
+    _say_what_is_left(console, argv)
+    document = {"schema": 1, "verdict": "fail", "findings": [finding.to_json() for finding in findings]}
+    return Outcome(document=document, exit_code=error.exit_code)
 
 
-def _interrupted(console: Console) -> Outcome:
+def _interrupted(console: Console, argv: Sequence[str]) -> Outcome:
     finding = Finding(
         code="run-interrupted",
         severity=Severity.ERROR,
         message="interrupted; what was published is whole",
-        hint="repeat the command: it goes on from there",
+        hint=f"it goes on from there: {again(argv)}" if argv else "",
     )
     console.finding(finding)
+    _say_what_is_left(console, argv)
     document = {"schema": 1, "verdict": "unknown", "findings": [finding.to_json()]}
     return Outcome(document=document, exit_code=EXIT_INTERRUPTED)
 
+
+def _with_way_on(finding: Finding, command: str) -> Finding:
+    """Return a finding whose hint ends with how the run goes on."""
+    if command in finding.hint:
+        return finding
+    return replace(finding, hint=f"{finding.hint}; then go on with {command}" if finding.hint else command)
+
+
+def _say_what_is_left(console: Console, argv: Sequence[str]) -> None:
+    """End with what a run that stopped has done, what is left, and the command that goes on."""
+    if not (console.left and argv):
+        return
+    done = [name for name in console.finished if name in console.expected]
+    console.error(f"  done: {_listed(done) or 'nothing yet'}")
+    console.error(f"  left: {_listed(console.left)}")
+    console.error(f"  go on with: {again(argv)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+
+
+_NAMES_SHOWN = 10
 
 _BROKEN_DISK = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ENODEV, errno.ENOTCONN})
 _MACHINE_FAULTS = _BROKEN_DISK | frozenset(
@@ -166,12 +202,12 @@ def _machine_fault(error: OSError) -> SglforgeError:
     )
 
 
-def _report(error: SglforgeError, console: Console) -> None:
+def _report(error: SglforgeError, findings: Sequence[Finding], console: Console) -> None:
     """Say what failed, where, why and what to do."""
     if error.log and error.log not in console.shown_logs and (tail := consoles.tail_of(Path(error.log))):
         console.error("\n".join(["", *(f"    | {line}" for line in tail)]))
     console.error("")
-    for finding in error.as_findings():
+    for finding in findings:
         console.finding(finding)
     console.error(f"  more: sglforge explain {error.code}")
     if error.log:
@@ -180,6 +216,7 @@ def _report(error: SglforgeError, console: Console) -> None:
 
 def _bug(error: Exception, console: Console, argv: Sequence[str]) -> Outcome:
     finding = {"code": "bug", "severity": "error", "message": f"{type(error).__name__}: {error}"}
+    console.record("finding", **Finding(code="bug", severity=Severity.ERROR, message=finding["message"]).to_json())
     console.error(f"this is a bug of sglforge {__version__}: {finding['message']} [bug]")
     trace = "".join(traceback.format_exception(error))
     try:
@@ -321,6 +358,12 @@ def _online(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _recording(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--events", type=_path, metavar="FILE", help="append events there as they happen, as JSON lines: a file, a FIFO"
+    )
+
+
 def _doctor(verbs: Verbs) -> None:
     _selecting(_verb(verbs, "doctor", "Probe the machine and judge it against the target."))
 
@@ -328,6 +371,7 @@ def _doctor(verbs: Verbs) -> None:
 def _lock(verbs: Verbs) -> None:
     parser = _verb(verbs, "lock", "Resolve sources and requirements to versions and hashes; writes locks/.")
     _selecting(parser)
+    _recording(parser)
     parser.add_argument("--python", type=_text, metavar="X.Y", help="lock only this Python minor again")
     parser.add_argument(
         "--update",
@@ -349,6 +393,7 @@ def _lock(verbs: Verbs) -> None:
 def _fetch(verbs: Verbs) -> None:
     parser = _verb(verbs, "fetch", "Fetch and verify everything a build needs; afterwards --offline works.")
     _selecting(parser)
+    _recording(parser)
     _online(parser)
 
 
@@ -428,6 +473,7 @@ def _plan(verbs: Verbs) -> None:
 def _build(verbs: Verbs) -> None:
     parser = _verb(verbs, "build", "Doctor, fetch, patch, build, check, install, smoke: ends with a proven server.")
     _selecting(parser)
+    _recording(parser)
     _online(parser)
     parser.add_argument(
         "packages", type=_text, nargs="*", metavar="PKG", help="build only these packages; nothing is installed"
@@ -446,6 +492,7 @@ def _check(verbs: Verbs) -> None:
 def _install(verbs: Verbs) -> None:
     parser = _verb(verbs, "install", "Install the built wheels and their locked requirements into an environment.")
     _selecting(parser)
+    _recording(parser)
     _online(parser)
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
 
@@ -471,6 +518,7 @@ def _smoke(verbs: Verbs) -> None:
         verbs, "smoke", "Start the profile's server, or ask a running one, with real requests; judge; or judge again."
     )
     _selecting(parser)
+    _recording(parser)
     parser.add_argument("profile", type=_text, nargs="?", metavar="PROFILE", help="default: the target's tiny model")
     parser.add_argument("--probe", type=_text, metavar="NAME,...", help="only these probes")
     door = parser.add_mutually_exclusive_group()
@@ -496,6 +544,7 @@ def _tune(verbs: Verbs) -> None:
         verbs, "tune", "Measure a profile with and without speculation; recommend above how many requests to stop it."
     )
     _selecting(parser)
+    _recording(parser)
     parser.add_argument("profile", type=_text, metavar="PROFILE")
     parser.add_argument(
         "--concurrency",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from calling import argv
-from git_repositories import make_repository
 from git_catalog import BACKEND, PYPROJECT, Mini, make_mini, toy_files, write_sdist, write_wheel
+from git_repositories import make_repository
 from toy_series import Bench, edit
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

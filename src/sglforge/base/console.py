@@ -147,11 +147,11 @@ class Console:
         if self.recorder:
             self.recorder.event(event, **fields)
 
-    def passed(self, name: str, why: str) -> None:
-        """Take note of a step that had nothing to do."""
+    def passed(self, name: str, why: str, *, shown: bool = False) -> None:
+        """Take note of a step that had nothing to do; a line for ``-v``, or for all where it is ``shown``."""
         self.finished.append(name)
         self.record("step-finished", step=name, state="hit", seconds=0.0, why=why)
-        self.detail(f"  ok    {name}: {why}")
+        (self.line if shown else self.detail)(f"  ok    {name:<28} {why}")
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import sglforge
 from sglforge import plan as plans
-from sglforge.base import runrecord, scratch
+from sglforge.base import scratch
 from sglforge.base.console import Console
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Isolation, weakest
@@ -32,6 +32,7 @@ from sglforge.host import isolation, package_index
 from sglforge.pipeline import serving
 from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request, opening
+from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, Selection, plan, select
 from sglforge.pipeline.wheels import make_wheels
 from sglforge.plan import DAMAGED, Step
@@ -50,7 +51,7 @@ def build(request: Request, console: Console) -> Outcome:
     start = time.monotonic()
     selection = select(request, console)
     _require_packages(request, selection)
-    record = runrecord.start(request.workspace.runs)
+    record = start_run(request, console)
     scratch.sweep(request.workspace)
     document: dict[str, object] = {
         "schema": 1,
@@ -84,6 +85,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
     current = None if request.words("packages") else _current(planned, request)
     chosen = planned.plan.steps if current else _chosen(request, planned.plan.steps)
+    console.expect(_expected(chosen, request, selection))
     wheels = make_wheels(chosen, planned, request, record, console)
     remarks += _sandbox_remarks(chosen, wheels, console)
     steps = [
@@ -114,7 +116,7 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     if isinstance(proof, Proof):
         document["smoke"] = {**proof.report, "cited": True, "age_seconds": round(proof.age_s)}
         document["verdict"] = proof.report["verdict"]
-        console.line(f"  ok    smoke {profile.name:<22} {proof.describe()}")
+        console.passed(f"smoke {profile.name}", proof.describe(), shown=True)
         text = f"nothing to do; {environment.path} is built and proven ({proof.describe()})"
         return Outcome(document=document, text=text)
     findings = (*remarks, *proof.findings)
@@ -159,7 +161,7 @@ def install(request: Request, console: Console) -> Outcome:
             message=f"not built yet: {', '.join(missing)}",
             hint=request.command("build"),
         )
-    record = runrecord.start(request.workspace.runs)
+    record = start_run(request, console)
     wheels = [wheel for step in planned.plan.steps if (wheel := store.lookup(request.workspace, step.key))]
     environment = _install(planned, wheels, request, record, console, check=verifying.thorough)
     document = {
@@ -278,6 +280,16 @@ def _sandbox_remarks(steps: Sequence[Step], wheels: Sequence[StoredWheel], conso
 
 def _isolations(documents: Sequence[object]) -> list[Isolation]:
     return [Isolation.from_words(document) for document in documents if isinstance(document, dict)]
+
+
+def _expected(steps: Sequence[Step], request: Request, selection: Selection) -> tuple[str, ...]:
+    """Return the names of the steps that a build is going to take."""
+    fetches = [f"fetch {step.package}" for step in steps if step.state == "miss" and step.locked]
+    builds = [f"build {step.package}" for step in steps]
+    if request.words("packages"):
+        return (*fetches, *builds)
+    profile = selection.environment.smoke_profile
+    return (*fetches, *builds, f"install {selection.environment_name}", *([f"smoke {profile}"] if profile else []))
 
 
 def _current(planned: Planned, request: Request, *, check: installs.Check = verifying.quick) -> Environment | None:

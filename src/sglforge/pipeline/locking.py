@@ -24,6 +24,7 @@ from sglforge.errors import ConfigError, Finding
 from sglforge.host import package_index
 from sglforge.pipeline.gitlocking import lock_git, updates_all
 from sglforge.pipeline.request import Outcome, Request, opening
+from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.resolve import resolve, resolve_build
 from sglforge.provision.uv import Uv, open_uv
@@ -49,6 +50,7 @@ def lock(request: Request, console: Console) -> Outcome:
         )
     requirements = _requirement_names(selection, previous)
     _require_names(request.words("update"), selection, requirements)
+    record = start_run(request, console)
     locations = package_index.read()
     uv = open_uv(locations)
     names = plans.packages(selection.stack, selection.target)
@@ -73,6 +75,7 @@ def lock(request: Request, console: Console) -> Outcome:
         "lock": str(path),
         "changed": changed,
         "commits": [move.to_json() for move in moved.moves],
+        "run": record.id,
     }
     lines = [line for move in moved.moves for line in move.lines()]
     return Outcome(document=document, text="\n".join([*lines, f"{path} {'written' if changed else 'unchanged'}"]))

@@ -79,6 +79,11 @@ class Request:
         return f"nox -s {verb} -- {shlex.join(words)}" if words else f"nox -s {verb}"
 
 
+def again(argv: Sequence[str]) -> str:
+    """Return how to call a verb again with the very words that were given."""
+    return f"nox -s {argv[0]} -- {shlex.join(argv[1:])}" if argv[1:] else f"nox -s {argv[0]}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a verb returns: the JSON document, the text for people, the exit code."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sglforge.base import runrecord
 from sglforge.base.console import Console
+from sglforge.base.runrecord import RunRecord
 from sglforge.config.load import load_catalog
 from sglforge.config.override import override
 from sglforge.errors import ConfigError
@@ -13,6 +13,7 @@ from sglforge.pipeline import serving
 from sglforge.pipeline.comparing import baseline, comparison_lines, speed_lines
 from sglforge.pipeline.recorded import read_transcript, transcript_file
 from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import select
 from sglforge.smoke import attached
 from sglforge.smoke import transcript as transcripts
@@ -40,7 +41,7 @@ def smoke(request: Request, console: Console) -> Outcome:
     console.line(f"profile {profile.name}: {profile.description}")
     environment = serving.installed(request, selection)
     wanted = _wanted(request, profile.name)
-    record = runrecord.start(request.workspace.runs)
+    record = start_run(request, console)
     with serving.reserved(environment, request, console):
         report = serving.prove(request, selection, profile, environment, record, console, probes=probes, wanted=wanted)
     return _reported(report, request, record)
@@ -52,7 +53,7 @@ def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] |
     profile = override(load_catalog(request.catalog_root).profile(name), request.words("set")) if name else None
     address = attached.base_url(url)
     wanted = _wanted(request, address)
-    record = runrecord.start(request.workspace.runs)
+    record = start_run(request, console)
     with console.step(f"smoke {address}") as step:
         report = attached.run(
             address,
@@ -72,7 +73,7 @@ def _ask(url: str, request: Request, console: Console, probes: tuple[str, ...] |
     return _reported(report, request, record)
 
 
-def _reported(report: SmokeReport, request: Request, record: runrecord.RunRecord) -> Outcome:
+def _reported(report: SmokeReport, request: Request, record: RunRecord) -> Outcome:
     document = {**report.to_json(), "run": record.id}
     record.write({"schema": 1, "verb": "smoke", "argv": list(request.argv), "result": document})
     lines = [serving.report_text(report), *speed_lines(report.speed)]
@@ -150,6 +151,7 @@ def _refuse_together(request: Request, door: str | None) -> None:
         "--target": request.target != "auto",
         "--facts": request.facts_file,
         "--env": request.option("env", str),
+        "--events": door == "--judge" and request.options.get("events"),
         "--measure": door == "--judge" and request.flag("measure"),
         "PROFILE": door == "--judge" and request.option("profile", str),
         "--set": request.words("set") and (door == "--judge" or not request.option("profile", str)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sglforge.base import proc, runrecord
+from sglforge.base import proc
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
@@ -23,6 +23,7 @@ from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult
 from sglforge.patches.series import load_series
 from sglforge.pipeline.request import Outcome, Request, opening
+from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, plan, select
 from sglforge.pipeline.tasks import Task, carry_out, fault_of
 from sglforge.pipeline.trees import given_version
@@ -45,7 +46,7 @@ def fetch(request: Request, console: Console) -> Outcome:
     selection.require_buildable()
     planned = plan(request, selection)
     locations = package_index.read()
-    record = runrecord.start(request.workspace.runs)
+    record = start_run(request, console)
     fetched = _fetch_all(planned, request, record, console, locations)
     locked = planned.python.locked
     document = {
@@ -116,9 +117,10 @@ def _fetch_all(
                 )
             shown.say(f"{len(locked.requirements)} distributions")
 
-    steps = planned.plan.steps
+    steps = [step for step in planned.plan.steps if step.locked]
     works: dict[str, Callable[[], None]] = {f"fetch {step.package}": partial(source, step) for step in steps}
     works |= {"fetch torch": fetch_torch, "fetch requirements": fetch_requirements}
+    console.expect(tuple(works))
     failures = carry_out(
         [Task(name=name, kind="fetch", work=work) for name, work in works.items()],
         slots={"fetch": FETCHES_AT_ONCE},

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 
-from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.files import write_json
 from sglforge.base.runrecord import RunRecord
@@ -26,6 +25,7 @@ from sglforge.launch.threshold_rules import DEFAULT_MAX_RUNNING
 from sglforge.pipeline import serving
 from sglforge.pipeline.outputs import require_place, write_output
 from sglforge.pipeline.request import Outcome, Request, opening
+from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Selection, select
 from sglforge.provision.receipt import Environment
 from sglforge.smoke.bench import Bench
@@ -113,7 +113,7 @@ def tune(request: Request, console: Console) -> Outcome:
         environment=environment,
         profile=override(profile, [f"{KEY}="]),
         plan=plan,
-        record=runrecord.start(request.workspace.runs),
+        record=start_run(request, console),
     )
     for finding in task.refusals(plan.concurrency[0]):
         console.line(f"no threshold could be set here ({finding.message}); what is measured is shown all the same")
