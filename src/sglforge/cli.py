@@ -150,7 +150,7 @@ def _say_what_is_left(console: Console, argv: Sequence[str]) -> None:
     """End with what a run that stopped has done, what is left, and the command that goes on."""
     if not (console.left and argv):
         return
-    done = [name for name in console.finished if name in console.expected]
+    done = [name for name in console.done if name in console.expected]
     console.error(f"  done: {_listed(done) or 'nothing yet'}")
     console.error(f"  left: {_listed(console.left)}")
     console.error(f"  go on with: {again(argv)}")

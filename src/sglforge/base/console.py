@@ -49,6 +49,20 @@ class Recorder(Protocol):
     def event(self, event: str, /, **fields: object) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a step ended: ``ok``, ``hit`` (nothing to do), ``failed`` or ``interrupted``, and what it took.
+
+    ``cpu_s`` and ``peak_mib`` are those of its processes, None where nobody measured.
+    """
+
+    state: str
+    why: str
+    seconds: float = 0.0
+    cpu_s: float | None = None
+    peak_mib: float | None = None
+
+
 @dataclass(slots=True)
 class Step:
     """A step that runs now; see :meth:`Console.step`. One that ends without an exception may still have ``failed``."""
@@ -59,6 +73,8 @@ class Step:
     failed: bool = False
     started: float = field(default_factory=time.monotonic)
     notes: list[str] = field(default_factory=list)
+    cpu_s: float | None = None
+    peak_mib: float | None = None
     _said: float = 0.0
     _told: float = 0.0
     _phase: str = ""
@@ -66,6 +82,10 @@ class Step:
     def say(self, summary: str) -> None:
         """Set the words that the finished line ends with."""
         self.summary = summary
+
+    def took(self, *, cpu_s: float | None, peak_mib: float | None) -> None:
+        """Set what the step's processes took: CPU seconds, and the memory of the largest in MiB."""
+        self.cpu_s, self.peak_mib = cpu_s, peak_mib
 
     def progress(self, done: float = 0.0, total: float | None = None, *, note: str = "") -> None:
         """Show how far the step is, in any unit; ``total`` None when it is not known."""
@@ -88,8 +108,8 @@ class Step:
 class Console:
     """Write talk to one stream, from any thread.
 
-    ``recorder`` is told what begins and ends; ``expected`` and ``finished`` are names of steps: what a run is about to
-    do, and what it has done.
+    ``recorder`` is told what begins and ends; ``expected`` are the names of the steps that a run is about to take,
+    ``ended`` those that it has taken.
     """
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
@@ -98,7 +118,7 @@ class Console:
     dialect: Dialect = field(default_factory=Plain)
     recorder: Recorder | None = None
     expected: tuple[str, ...] = ()
-    finished: list[str] = field(default_factory=list)
+    ended: dict[str, Ended] = field(default_factory=dict)
     shown_logs: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _view: _View | None = None
@@ -106,7 +126,12 @@ class Console:
     @property
     def left(self) -> tuple[str, ...]:
         """The steps that were expected and have not ended well."""
-        return tuple(name for name in self.expected if name not in self.finished)
+        return tuple(name for name in self.expected if name not in self.done)
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """The steps that have ended well."""
+        return tuple(name for name, ended in self.ended.items() if ended.state in {"ok", "hit"})
 
     def expect(self, names: Sequence[str]) -> None:
         """Say which steps a run is going to take."""
@@ -149,7 +174,7 @@ class Console:
 
     def passed(self, name: str, why: str, *, shown: bool = False) -> None:
         """Take note of a step that had nothing to do; a line for ``-v``, or for all where it is ``shown``."""
-        self.finished.append(name)
+        self.ended[name] = Ended(state="hit", why=why)
         self.record("step-finished", step=name, state="hit", seconds=0.0, why=why)
         (self.line if shown else self.detail)(f"  ok    {name:<28} {why}")
 
@@ -183,8 +208,9 @@ class Console:
     def _ended(self, step: Step, outcome: str, log: str | None, began: float) -> None:
         seconds = time.monotonic() - step.started
         state = {"ok": "ok", "stop": "interrupted"}.get(outcome, "failed")
-        if outcome == "ok":
-            self.finished.append(step.name)
+        self.ended[step.name] = Ended(
+            state=state, why=step.summary, seconds=seconds, cpu_s=step.cpu_s, peak_mib=step.peak_mib
+        )
         self.record("step-finished", step=step.name, state=state, seconds=round(seconds, 3), why=step.summary)
         if self.verbosity == Verbosity.QUIET:
             return

@@ -34,6 +34,7 @@ from sglforge.pipeline.machine import document as plan_document
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.summary import say_summary
 from sglforge.pipeline.wheels import make_wheels
 from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
@@ -72,6 +73,7 @@ def build(request: Request, console: Console) -> Outcome:
         )
         raise
     seconds = round(time.monotonic() - start, 3)
+    say_summary(console)
     result = {**document, **outcome.document, "run": record.id, "seconds": seconds}
     record.write({**document, "facts": selection.facts.to_json(), "result": result})
     return Outcome(document=result, text=outcome.text, exit_code=outcome.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from sglforge.base import runrecord
 from sglforge.base.console import Console
 from sglforge.base.eventstream import open_stream
 from sglforge.base.runrecord import RunRecord
-from sglforge.pipeline.request import Outcome, Request
+from sglforge.pipeline.request import Outcome, Request, again
+from sglforge.pipeline.summary import append_github_summary
 
 
 def start_run(request: Request, console: Console) -> RunRecord:
@@ -35,7 +37,7 @@ def start_run(request: Request, console: Console) -> RunRecord:
 
 
 def finish_run(console: Console, outcome: Outcome, *, argv: tuple[str, ...], started: float) -> None:
-    """End the record of a run, if one was started: its last events, and its ``run.json`` where there is none.
+    """End the record of a run, if one was started: its last events, its ``run.json`` where there is none, its summary.
 
     ``started`` is when it began, by the monotonic clock.
     """
@@ -48,6 +50,7 @@ def finish_run(console: Console, outcome: Outcome, *, argv: tuple[str, ...], sta
             record.write({"schema": 1, "verb": argv[0], "argv": list(argv), "result": document})
     if isinstance(verdict := document.get("verdict"), str):
         record.event("verdict", verdict=verdict)
+    append_github_summary(console, document, verb=argv[0], again=again(argv), environment=os.environ)
     record.event("run-finished", exit_code=outcome.exit_code, seconds=round(time.monotonic() - started, 3))
     record.close()
     console.recorder = None

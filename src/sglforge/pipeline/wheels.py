@@ -138,6 +138,8 @@ def _build(
             run=run,
         )
         took = _took(wheel) if console.verbosity is Verbosity.VERBOSE else ""
+        if isinstance(numbers := wheel.provenance.get("resources"), dict):
+            shown.took(cpu_s=numbers.get("cpu_seconds"), peak_mib=numbers.get("peak_rss_mib"))
         shown.say(f"{wheel.path.name} ({step.why}){took}")
     return wheel
 

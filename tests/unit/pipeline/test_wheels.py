@@ -135,7 +135,12 @@ def test_an_interrupted_build_leaves_no_process_of_any_thread(mini: Mini, number
     if number != signal.SIGKILL:
         assert build.returncode == 130
         assert "Traceback" not in talk
-        assert [finding["code"] for finding in json.loads(out)["findings"]] == ["run-interrupted"]
+        (finding,) = json.loads(out)["findings"]
+        again = f"nox -s build -- one two --json --catalog {mini.catalog} --workspace {mini.workspace} --target toy"
+        assert (finding["code"], finding["hint"]) == ("run-interrupted", f"it goes on from there: {again}")
+        last = ["  done: nothing yet", "  left: build one, build two", f"  go on with: {again}"]
+        assert talk.splitlines()[-3:] == last
+        assert talk.count("  stop  build ") == 2
         assert [path for path in (mini.workspace / "scratch").rglob("*") if path.is_file()] == []
 
 
