@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from sglforge.patches.series import Series
 from sglforge.pipeline.request import Request
 from sglforge.sources.git import history, pin, trees
 from sglforge.sources.git.bring import bring_files
+from sglforge.sources.git.describe import describe, version_of
 from sglforge.sources.git.export import export
 from sglforge.sources.git.fetch import fetch
+from sglforge.sources.git.mirror import Mirror
 from sglforge.sources.git.worktree import Worktree
 
 _SHOWN = 12
@@ -91,17 +93,23 @@ def walk_back(
     known: dict[object, tuple[str, ...]] = {}
     skipped: list[Skipped] = []
     with working_folder(request.workspace, "walk") as folder:
-        trial = _Trial(sources=sources, series=series, folder=folder, request=request, step=step, trees={})
+        trial = _Trial(
+            sources=sources, series=series, mirror=mirror, folder=folder, request=request, step=step, trees={}
+        )
         for number, commit in enumerate(commits):
             step.progress(number, len(commits), note=f"{commit[:_SHOWN]}")
-            pinned = trial.pinned(commit)
-            seen = pinned if isinstance(pinned, str) else _seen(pinned, series)
-            fresh = seen not in known
-            if fresh:
-                known[seen] = (pinned,) if isinstance(pinned, str) else tuple(trial.faults(pinned))
-            if not known[seen] and not isinstance(pinned, str):
-                return Walk(pinned=pinned, skipped=tuple(skipped))
-            _note(skipped, commit, known[seen], fresh=fresh)
+            try:
+                seen = trial.seen(commit)
+                fresh = seen not in known
+                if fresh:
+                    pinned = trial.pinned(commit)
+                    known[seen] = tuple(trial.faults(pinned))
+                    if not known[seen]:
+                        return Walk(pinned=pinned, skipped=tuple(skipped))
+                _note(skipped, commit, known[seen], fresh=fresh)
+            except LockError as error:
+                why = error.message.replace(f"commit {commit[:_SHOWN]}", "it")
+                _note(skipped, commit, (f"{error.code}: {why}",), fresh=True)
     raise _none(first, skipped, len(commits))
 
 
@@ -111,22 +119,31 @@ class _Trial:
 
     sources: Mapping[str, GitSource]
     series: Mapping[str, Series]
+    mirror: Mirror
     folder: Path
     request: Request
     step: Step
     trees: dict[str, Worktree]
 
-    def pinned(self, commit: str) -> dict[str, LockedGit] | str:
-        """Return what would be locked for each package at a commit, or why that cannot be."""
-        try:
-            return {
-                name: pin.pin_commit(
-                    source, commit, package=name, workspace=self.request.workspace, waiting=self._waiting
-                )
-                for name, source in self.sources.items()
-            }
-        except LockError as error:
-            return f"{error.code}: {error.message.replace(f'commit {commit[:_SHOWN]}', 'it')}"
+    def seen(self, commit: str) -> object:
+        """Return what decides how a commit fares: what the packages with a series see of it, and their version."""
+        paths = {
+            name: trees.locked_paths(self.mirror, commit, trees.seen_paths(source))
+            for name, source in self.sources.items()
+        }
+        version = version_of(describe(self.mirror, commit))
+        return tuple(
+            (name, self.sources[name].version or version, *((entry.path, entry.id) for entry in paths[name]))
+            for name in self.series
+        )
+
+    def pinned(self, commit: str) -> dict[str, LockedGit]:
+        """Return what would be locked for each package at a commit."""
+        workspace = self.request.workspace
+        return {
+            name: pin.pin_commit(source, commit, package=name, workspace=workspace, waiting=self._waiting)
+            for name, source in self.sources.items()
+        }
 
     def faults(self, pinned: Mapping[str, LockedGit]) -> Iterator[str]:
         """Yield what keeps the series from a commit."""
@@ -147,13 +164,6 @@ class _Trial:
 
     def _waiting(self, words: str) -> None:
         self.step.progress(note=words)
-
-
-def _seen(pinned: Mapping[str, LockedGit], packages: Iterable[str]) -> object:
-    """Return what decides how a commit fares: what the packages with a series see of it, and their version."""
-    return tuple(
-        (name, pinned[name].version, *((entry.path, entry.id) for entry in pinned[name].paths)) for name in packages
-    )
 
 
 def _reasons(package: str, result: PatchResult) -> Iterator[str]:

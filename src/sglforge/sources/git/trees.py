@@ -30,7 +30,17 @@ def locked_paths(mirror: Mirror, commit: str, paths: Sequence[str]) -> list[Lock
 
     Raises LockError ``git-path-missing``; FetchError ``mirror-damaged``.
     """
-    return [LockedPath(path=path, id=_id(mirror, commit, path)) for path in paths]
+    if WHOLE in paths:
+        whole = mirror.read("rev-parse", "--verify", f"{commit}^{{tree}}").strip()
+        return [LockedPath(path=WHOLE, id=whole)]
+    found = {}
+    for line in mirror.read("ls-tree", "-z", "--full-tree", commit, "--", *paths).split("\0"):
+        meta, _, name = line.partition("\t")
+        found[name] = meta.rpartition(" ")[2]
+    for path in paths:
+        if path not in found:
+            raise _no_path(mirror, commit, path)
+    return [LockedPath(path=path, id=found[path]) for path in paths]
 
 
 def files(mirror: Mirror, commit: str, paths: Iterable[str] = (WHOLE,)) -> dict[str, Blob]:
@@ -69,16 +79,6 @@ def within(entries: Mapping[str, Blob], path: str) -> dict[str, Blob]:
         return {PurePosixPath(path).name: entries[path]}
     prefix = f"{path}/"
     return {name.removeprefix(prefix): entry for name, entry in entries.items() if name.startswith(prefix)}
-
-
-def _id(mirror: Mirror, commit: str, path: str) -> str:
-    if path == WHOLE:
-        return mirror.read("rev-parse", "--verify", f"{commit}^{{tree}}").strip()
-    said = mirror.read("ls-tree", "-z", "--full-tree", commit, "--", path).strip("\0")
-    meta, _, name = said.partition("\t")
-    if name == path:
-        return meta.split(" ")[2]
-    raise _no_path(mirror, commit, path)
 
 
 def _no_path(mirror: Mirror, commit: str, path: str) -> LockError:
