@@ -34,7 +34,7 @@ def locked_paths(mirror: Mirror, commit: str, paths: Sequence[str]) -> list[Lock
         whole = mirror.read("rev-parse", "--verify", f"{commit}^{{tree}}").strip()
         return [LockedPath(path=WHOLE, id=whole)]
     found = {}
-    for line in mirror.read("ls-tree", "-z", "--full-tree", commit, "--", *paths).split("\0"):
+    for line in mirror.read("ls-tree", "-t", "-z", "--full-tree", commit, "--", *paths).split("\0"):
         meta, _, name = line.partition("\t")
         found[name] = meta.rpartition(" ")[2]
     for path in paths:

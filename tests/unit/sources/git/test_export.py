@@ -52,6 +52,17 @@ def test_without_paths_the_packages_folder_or_all_is_seen(upstream: Repository, 
     assert lock_of(inside, workspace).paths == [LockedPath(path="python", id=upstream.id_of(head, "python"))]
 
 
+def test_paths_may_lie_in_one_another(upstream: Repository, workspace: Workspace, tmp_path: Path) -> None:
+    paths = ("include", "include/deep", "include/deep/b.h", "python/engine.py")
+    locked = lock_of(source_of(upstream, *reversed(paths)), workspace)
+    assert [(entry.path, entry.id) for entry in locked.paths] == [
+        (path, upstream.id_of("HEAD", path)) for path in paths
+    ]
+    fetched(locked, workspace)
+    tree = export(locked, tmp_path / "out", workspace=workspace)
+    assert files_of(tree) == {"include/a.h", "include/deep/b.h", "python/engine.py"}
+
+
 def test_the_whole_repository_is_what_git_says(upstream: Repository, workspace: Workspace, tmp_path: Path) -> None:
     locked = lock_of(source_of(upstream), workspace)
     fetched(locked, workspace)
