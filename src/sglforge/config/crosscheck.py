@@ -9,6 +9,7 @@ from pathlib import Path
 from sglforge.base.toml import KeyPath
 from sglforge.config import variables
 from sglforge.config.model import (
+    GitSource,
     PackageRecipe,
     PathSource,
     Profile,
@@ -101,6 +102,8 @@ def _package(
                 f"the recipe of `{recipe.model.name}` writes {{version}} into a variable, and a folder has no version",
                 hint="take the package from git or a release, or write the version into the recipe",
             )
+    if isinstance(source, GitSource):
+        yield from _seen(written, source, (*key, "source"))
     if recipe and source.kind in {"sdist", "path"} and not recipe.model.build_requires:
         yield recipe.fault(
             "missing-key",
@@ -150,6 +153,18 @@ def _about_variable(name: str, text: str) -> Iterator[tuple[str, str]]:
     for what in variables.wrong_placeholders(text):
         known = ", ".join(f"{{{placeholder}}}" for placeholder in variables.PLACEHOLDERS)
         yield f"{text!r} {what}", f"known: {known}; write {{{{ and }}}} for braces"
+
+
+def _seen(written: Written[Stack], source: GitSource, key: KeyPath) -> Iterator[Finding]:
+    """Yield the fault of a package that its own build would not see."""
+    folder, paths = source.subdirectory, source.source_paths
+    if folder and paths and not any(folder == path or folder.startswith(f"{path}/") for path in paths):
+        yield written.fault(
+            "invalid-value",
+            (*key, "source-paths"),
+            f"the build does not see its own folder: `subdirectory` {folder} lies in none of `source-paths`",
+            hint=f'add "{folder}" to `source-paths`',
+        )
 
 
 def _environment(

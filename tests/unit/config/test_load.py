@@ -173,6 +173,15 @@ def test_snake_case_is_a_typo_too(spoil: Spoil) -> None:
         ),
         (
             "stacks/first.toml",
+            '{ kind = "path", path = "kernels/engine" }',
+            '{ kind = "git", url = "x", ref = "y", subdirectory = "a/bc", source-paths = ["a/b", "a/bc/d"] }',
+            (
+                "stacks/first.toml:5 invalid-value: the build does not see its own folder: `subdirectory` a/bc lies in "
+                'none of `source-paths` | add "a/bc" to `source-paths`'
+            ),
+        ),
+        (
+            "stacks/first.toml",
             '"numpy"',
             '"numpy=>1"',
             (
