@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import cold, drift, installing, kill_table, machine, noop, patch_tools, patching, serving
+from benchmarks import cold, drift, installing, kill_table, machine, noop, patch_tools, patching, planning, serving
 from benchmarks.measure import BenchError
 from benchmarks.setting import Setting
 
@@ -27,6 +27,7 @@ from sglforge.errors import SglforgeError
 
 FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "noop": noop.measure,
+    "planning": planning.measure,
     "patching": patching.measure,
     "drift": drift.measure,
     "patch-tools": patch_tools.measure,

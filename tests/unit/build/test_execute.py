@@ -196,6 +196,26 @@ def test_the_same_step_gives_the_same_wheel_and_a_second_run_does_nothing(
     assert do(step, upstream, series).sha256 == first.sha256
 
 
+def test_words_that_are_not_in_the_key_are_not_in_the_wheel(
+    do: Execute, upstream: Path, series: Series, tmp_path: Path
+) -> None:
+    step = step_of(RELEASED, "toy", exclude={"toy/bench*.so": "a benchmark"})
+    first = do(step, upstream, series)
+    first.path.unlink()
+    (topic,) = series.topics
+    reworded = replace(topic, file=topic.file.model_copy(update={"description": "In other words."}))
+    later = replace(topic, name="later", file=topic.file.model_copy(update={"versions": ">=2"}))
+    again = do(
+        replace(step, recipe=step.recipe.model_copy(update={"exclude": {"toy/bench*.so": "too big"}})),
+        upstream,
+        replace(series, topics=(reworded, later)),
+    )
+    assert again.sha256 == first.sha256
+    assert again.provenance["excluded"] == {"toy/bench*.so": "too big"}
+    assert "In other words." in json.dumps(again.provenance["patches"])
+    assert "not-for-version" in json.dumps(again.provenance["patches"])
+
+
 def test_a_folder_is_built_from_source(
     do: Execute, toy_backend: LockedRequirement, record: RunRecord, python: BuildPython
 ) -> None:

@@ -290,6 +290,22 @@ def test_the_digest_is_of_what_is_done_not_of_the_words(bench: Bench) -> None:
     assert bench.load().digest("2.0") == later
 
 
+def test_each_topic_has_a_digest_of_what_it_does(bench: Bench) -> None:
+    bench.topic("a", edit("append-to-body", "p"), p="x = 1\n")
+    bench.topic("b", edit("append-to-body", "p"), versions="<2", p="y = 1\n")
+    first = bench.load().topic_digests("1.0")
+    assert list(first) == ["a", "b"]
+    assert bench.load().topic_digests("2.0") == {"a": first["a"]}
+    patch = bench.folder / "a/patch.toml"
+    patch.write_text("# a remark\n" + patch.read_text().replace('reason = "r"', 'reason = "another"'))
+    assert bench.load().topic_digests("1.0") == first
+    (bench.folder / "a/payload/p.py").write_text("x = 2\n")
+    changed = bench.load().topic_digests("1.0")
+    assert (changed["a"] != first["a"], changed["b"]) == (True, first["b"])
+    bench.series("b", "a")
+    assert list(bench.load().topic_digests("1.0")) == ["b", "a"]
+
+
 def test_a_disk_that_refuses_leaves_the_tree_as_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.topic("a", edit("append-to-body", "p", "f", file="pkg/other.py") + edit("append-to-body", "p"), p="x = 1\n")
     before, replaced = bench.contents(), Path.replace
