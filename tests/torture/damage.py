@@ -13,6 +13,8 @@ from pathlib import Path
 
 from torture.scenario import Scenario
 
+HEX = "[0-9a-f]" * 64
+
 
 def damage(scenario: Scenario, workspace: Path, *, lock: Path, aside: Path, lock_names: Sequence[str]) -> str:
     """Do the damage of a scenario and return what was done, in words.
@@ -42,7 +44,9 @@ def _files(phase: str, workspace: Path, lock: Path) -> Iterator[Path]:
     """Yield the files that a phase has left and somebody relies on."""
     match phase:
         case "fetch":
-            yield from (path for path in (workspace / "sources").rglob("*") if path.is_file())
+            yield from (path for path in (workspace / "sources").glob(f"{HEX}/*") if path.is_file())
+        case "mirror":
+            yield from (path for path in (workspace / "sources" / "git").rglob("*") if path.is_file())
         case "store" | "history":
             yield from (path for path in (workspace / phase).rglob("*") if path.is_file())
         case "receipt":
@@ -75,7 +79,7 @@ def _file(path: Path, fault: str, chance: random.Random) -> str:
 
 
 def _folder(phase: str, workspace: Path, chance: random.Random) -> Path:
-    name = {"fetch": "sources", "environment": "environments"}.get(phase, phase)
+    name = {"fetch": "sources", "mirror": "sources/git", "environment": "environments"}.get(phase, phase)
     folder = workspace / name
     inner = sorted(path for path in folder.glob("*") if path.is_dir() and not path.is_symlink())
     return chance.choice([folder, *inner]) if inner else folder
@@ -109,6 +113,7 @@ def _litter(phase: str, workspace: Path, chance: random.Random) -> str:
     tag = f"{chance.randrange(1000, 4_000_000)}-{chance.randbytes(4).hex()}"
     name, folder = {
         "fetch": (f"{'1' * 64}/.x-1.0.tar.gz.part", workspace / "sources"),
+        "mirror": (f".{'4' * 64}.git.{tag}.tmp/HEAD", workspace / "sources" / "git"),
         "store": (f"objects/{'2' * 64}/.toy.whl.{tag}.tmp", workspace / "store"),
         "environment": (f"{'3' * 64}/venv/pyvenv.cfg", workspace / "environments"),
         "scratch": (f"toy-wheel-{tag}.work/source/x.py", workspace / "scratch"),

@@ -88,20 +88,19 @@ class MiniCatalog:
         return {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.links)}
 
 
-def make(folder: Path, *, git: bool = False) -> MiniCatalog:
-    """Write the catalog, without a lock, and the wheels; ``git`` adds a package from a repository."""
+def make(folder: Path) -> MiniCatalog:
+    """Write the catalog, without a lock, the wheels, and the repository."""
     links, root = folder / "links", folder / "catalog"
     links.mkdir(parents=True)
     _wheels(links)
+    url = _repository(folder / "upstream")
+    paths = 'source-paths = ["python", "shared"], subdirectory = "python"'
     sources = {
         "toy-wheel": 'source = { kind = "wheel", project = "toy-wheel", version = "1.0" }',
         "toy-sdist": 'source = { kind = "sdist", project = "toy-sdist", version = "1.1" }',
         "toy-folder": 'source = { kind = "path", path = "kernels/toy-folder" }',
+        "toy-git": f'source = {{ kind = "git", url = "{url}", ref = "main", {paths} }}',
     }
-    if git:
-        url = _repository(folder / "upstream")
-        paths = 'source-paths = ["python", "shared"], subdirectory = "python"'
-        sources["toy-git"] = f'source = {{ kind = "git", url = "{url}", ref = "main", {paths} }}'
     packages = "".join(f"\n[packages.{name}]\n{source}\n" for name, source in sources.items())
     files = {
         "recipes/targets/cpu.toml": TARGET,

@@ -24,7 +24,12 @@ HINTS = 2
 CLEAR = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 130})
 """Exit codes of errors that have a name."""
 PAUSE_S = (0.2, 1.2)
-WORKS = {"build": "scratch/toy-*", "environment": "environments/*/venv", "resolve": "scratch/lock-*"}
+WORKS = {
+    "mirror": "sources/git",
+    "build": "scratch/toy-*",
+    "environment": "environments/*/venv",
+    "resolve": "scratch/lock-*",
+}
 """What shows that a phase has begun."""
 
 
@@ -96,7 +101,7 @@ def _prepare(report: Report, place: Place, reference: Reference, stack: contextl
     scenario = report.scenario
     shutil.copytree(reference.catalog.root, place.catalog, symlinks=True)
     shutil.copytree(reference.cache, place.folder / "uv-cache", symlinks=True)
-    if set(scenario.verbs) == {("lock",)} and scenario.number % 2:
+    if set(scenario.verbs) == {("lock",)} and (scenario.phase == "lock-file" or scenario.number % 2):
         place.lock.unlink()
     if scenario.fault == "small-disk":
         stack.enter_context(_small_disk(report, place, reference))

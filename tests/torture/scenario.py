@@ -13,31 +13,31 @@ INSIDE = ("kill", "stop", "int", "term", "full", "denied", "broken", "clock")
 """Faults at one operation of one run: signals to itself, ENOSPC (lasting), EACCES, EIO, a clock that moves."""
 ERRNOS = {"full": errno.ENOSPC, "denied": errno.EACCES, "broken": errno.EIO}
 INSIDE_PHASES = (
-    "catalog", "spawn", "record", "scratch", "fetch", "unpack", "pack", "build", "store", "locks", "history",
+    "catalog", "spawn", "record", "scratch", "fetch", "mirror", "unpack", "pack", "build", "store", "locks", "history",
     "environment", "receipt", "resolve", "lock-file",
 )  # fmt: skip
 OUTSIDE = {
-    "kill-all": ("build", "environment", "resolve"),
-    "kill-child": ("build", "environment", "resolve"),
+    "kill-all": ("mirror", "build", "environment", "resolve"),
+    "kill-child": ("mirror", "build", "environment", "resolve"),
     "stop-all": ("build", "environment", "resolve"),
-    "small-disk": ("fetch", "build", "environment"),
+    "small-disk": ("fetch", "mirror", "build", "environment"),
     "closed-folder": ("fetch", "build", "store", "record", "locks", "environment"),
 }
 """Faults from outside, at a random part of the time that the verb takes."""
-DAMAGE_PHASES = ("fetch", "store", "history", "environment", "receipt", "lock-file")
+DAMAGE_PHASES = ("fetch", "mirror", "store", "history", "environment", "receipt", "lock-file")
 DAMAGE = {
     "flip": DAMAGE_PHASES,
     "truncate": DAMAGE_PHASES,
     "delete": DAMAGE_PHASES,
-    "link": ("fetch", "store", "environment", "scratch"),
+    "link": ("fetch", "mirror", "store", "environment", "scratch"),
     "touch": ("fetch", "store", "environment", "scratch"),
     "dead-holder": ("locks", "environment"),
-    "litter": ("fetch", "store", "environment", "scratch", "record"),
+    "litter": ("fetch", "mirror", "store", "environment", "scratch", "record"),
 }
 """What is wrong before the runs begin: a byte, a size, a file, a folder, times, the things of a dead run."""
 SHIFTS_S = (-10 * 365 * 86400.0, -3 * 86400.0, -7200.0, 7200.0, 3 * 86400.0, 10 * 365 * 86400.0)
 
-BUILDS = ("toy-wheel", "toy-sdist", "toy-folder")
+BUILDS = ("toy-wheel", "toy-sdist", "toy-folder", "toy-git")
 PROCESSES = {1: 50, 2: 32, 3: 10, 4: 4, 5: 2, 8: 2}
 """How many runs a round has, and how often in a hundred."""
 Words = tuple[str, ...]
@@ -145,6 +145,8 @@ def _verb(fault: str, phase: str, chance: random.Random) -> Words:
         return ("verify",) if damage and chance.random() < 0.5 else ("install",)
     if phase == "fetch":
         return ("build", chance.choice(BUILDS[:2])) if chance.random() < 0.5 else ("fetch",)
+    if phase == "mirror":
+        return ("build", "toy-git") if chance.random() < 0.6 else ("fetch",)
     if phase == "build":
         return ("build", chance.choice(BUILDS[1:]))
     return ("build", chance.choice(BUILDS))
@@ -162,9 +164,9 @@ def _start(fault: str, phase: str, first: Words, chance: random.Random) -> str:
     if fault in DAMAGE:
         if phase in {"environment", "receipt"}:
             return "environment"
-        return "fetched" if phase in {"fetch", "scratch", "locks"} else "built"
+        return "fetched" if phase in {"fetch", "mirror", "scratch", "locks"} else "built"
     if first == ("install",):
         return "built"
-    if phase == "fetch" or first[0] in {"lock", "fetch"}:
+    if phase in {"fetch", "mirror"} or first[0] in {"lock", "fetch"}:
         return "empty"
     return chance.choice(("empty", "fetched"))

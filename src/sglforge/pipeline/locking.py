@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from sglforge.config.lockfile import (
     LockedSource,
     dump_lock,
     lock_path,
+    read_lock,
     write_lock,
 )
 from sglforge.config.model import GitSource, SdistSource, WheelSource
-from sglforge.errors import ConfigError, Finding
+from sglforge.errors import ConfigError, Finding, LockError, Severity
 from sglforge.host import package_index
 from sglforge.pipeline.gitlocking import lock_git, updates_all
 from sglforge.pipeline.request import Outcome, Request, opening
@@ -41,7 +43,7 @@ def lock(request: Request, console: Console) -> Outcome:
     """
     selection = select(request, console)
     path = lock_path(selection.catalog.root, selection.stack.name, selection.target.name)
-    previous = selection.lock() if path.is_file() else None
+    previous, remarks = _previous(path)
     if request.option("walk_back", int) and request.options.get("update") is None:
         raise ConfigError(
             code="usage",
@@ -60,6 +62,7 @@ def lock(request: Request, console: Console) -> Outcome:
     with working_folder(request.workspace, "lock") as folder:
         build_requires = _build_requires(selection, names, uv, folder, console)
         pythons, findings = _pythons(request, selection, previous, requirements, uv, folder, console)
+    findings = [*remarks, *findings]
     made = Lock(
         format=1,
         stack=selection.stack.name,
@@ -79,6 +82,31 @@ def lock(request: Request, console: Console) -> Outcome:
     }
     lines = [line for move in moved.moves for line in move.lines()]
     return Outcome(document=document, text="\n".join([*lines, f"{path} {'written' if changed else 'unchanged'}"]))
+
+
+def _previous(path: Path) -> tuple[Lock | None, tuple[Finding, ...]]:
+    """Return the lock whose pins are kept; one that is damaged has none, and that is said.
+
+    Raises LockError ``lock-invalid`` for one that may not be read: what is in it is not known.
+    """
+    if not path.is_file():
+        return None, ()
+    try:
+        return read_lock(path), ()
+    except LockError as error:
+        if not os.access(path, os.R_OK):
+            raise
+        fault = error.as_findings()[0]
+        return None, (
+            Finding(
+                code="lock-invalid",
+                severity=Severity.WARNING,
+                subject=path.name,
+                message=f"the old lock was none, so that everything is pinned anew: {fault.message}",
+                where=fault.where,
+                hint="git diff locks   # shows what moved",
+            ),
+        )
 
 
 def _source(selection: Selection, name: str) -> object:

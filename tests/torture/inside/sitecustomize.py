@@ -75,6 +75,8 @@ class Torturer:
             return self.last if path else None  # relative to an open folder: the work that goes on
         if path.startswith(self.root):
             folder, _, rest = path[len(self.root) :].partition("/")
+            if folder == "sources" and rest.startswith("git"):
+                return "mirror"
             if folder != "scratch":
                 return "receipt" if path.endswith("receipt.json") or "receipt.json." in path else FOLDERS.get(folder)
             if rest.startswith(("lock-", "prefetch-", "torch-")):
