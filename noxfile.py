@@ -38,6 +38,7 @@ VERBS = {
     "verify": "Compare the environment with its receipt, file by file.",
     "render": "Render a profile to a launch script.",
     "smoke": "Start the server, send real decode requests, judge the answers.",
+    "store": "List, verify or clean the store of built wheels; ask why a wheel is in it (list, verify, gc, why KEY).",
     "tune": "Measure where speculation stops paying; recommend a threshold and write a profile with it.",
     "explain": "Print the page of a finding.",
 }

@@ -268,7 +268,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         raise _usage(f"there is no verb `{first}`", f"{suggest.hint(first, verbs)} (sglforge --help)")
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
-        verb = verbs[arguments.verb]
+        verb = _called(verbs[arguments.verb], arguments)
         word = unknown[0].partition("=")[0]
         near = suggest.nearest(word, _options(verb)) if word.startswith("-") else None
         help_text = f"{verb.prog} --help"
@@ -277,6 +277,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             f"did you mean `{near}`? ({help_text})" if near else help_text,
         )
     return arguments
+
+
+def _called(verb: argparse.ArgumentParser, arguments: argparse.Namespace) -> argparse.ArgumentParser:
+    """Return the parser that options belong to: that of the verb, or of its action."""
+    actions = next((action.choices for action in verb._actions if action.dest == "action"), None)  # noqa: SLF001
+    found = actions.get(arguments.action) if isinstance(actions, Mapping) else None
+    return found if isinstance(found, argparse.ArgumentParser) else verb
 
 
 def _usage(message: str, hint: str) -> ConfigError:
@@ -302,6 +309,13 @@ def _count(value: str) -> int:
     return int(value)
 
 
+def _days(value: str) -> float:
+    days = float(value)
+    if not 0 <= days < 1e6:
+        raise ValueError(value)
+    return days
+
+
 def _path(value: str) -> Path:
     return Path(_text(value))
 
@@ -317,7 +331,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     for add in (
         _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _check, _install, _verify, _render, _smoke, _tune,
-        _explain,
+        _store, _explain,
     ):  # fmt: skip
         add(verbs)
     return parser, verbs.choices
@@ -326,7 +340,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
 Verbs: TypeAlias = "argparse._SubParsersAction[_Parser]"  # noqa: SLF001 - argparse names it nowhere else
 
 
-def _verb(verbs: Verbs, name: str, help_text: str) -> argparse.ArgumentParser:
+def _verb(verbs: Verbs, name: str, help_text: str) -> _Parser:
     parser = verbs.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
     common = parser.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print the result as one JSON document on stdout")
@@ -364,6 +378,17 @@ def _recording(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _sharing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store",
+        type=_text,
+        action="append",
+        default=[],
+        metavar="URL|DIR",
+        help="take wheels from this store too, verified; may be repeated (also: SGLFORGE_STORES)",
+    )
+
+
 def _doctor(verbs: Verbs) -> None:
     _selecting(_verb(verbs, "doctor", "Probe the machine and judge it against the target."))
 
@@ -395,6 +420,7 @@ def _fetch(verbs: Verbs) -> None:
     _selecting(parser)
     _recording(parser)
     _online(parser)
+    _sharing(parser)
 
 
 def _patch(verbs: Verbs) -> None:
@@ -467,6 +493,7 @@ def _plan(verbs: Verbs) -> None:
     parser = _verb(verbs, "plan", "Show steps, keys, hit or miss and why; never downloads.")
     _selecting(parser)
     _online(parser)
+    _sharing(parser)
     parser.add_argument("--explain", action="store_true", help="show the parts of each key")
 
 
@@ -475,6 +502,7 @@ def _build(verbs: Verbs) -> None:
     _selecting(parser)
     _recording(parser)
     _online(parser)
+    _sharing(parser)
     parser.add_argument(
         "packages", type=_text, nargs="*", metavar="PKG", help="build only these packages; nothing is installed"
     )
@@ -501,6 +529,22 @@ def _verify(verbs: Verbs) -> None:
     parser = _verb(verbs, "verify", "Is the environment still what its receipt says? Hashes every file.")
     _selecting(parser)
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")
+
+
+def _store(verbs: Verbs) -> None:
+    help_text = "What is in the store of built wheels, is it whole, and what may go?"
+    store = verbs.add_parser("store", help=help_text, description=help_text, allow_abbrev=False)
+    actions = store.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    _verb(actions, "list", "List the wheels: package, version, size, made when, used by what.")
+    verify = _verb(actions, "verify", "Hash every wheel, and compare every entry with its key.")
+    verify.add_argument("--repair", action="store_true", help="drop what is damaged: it is built again when wanted")
+    why = _verb(actions, "why", "What was it built from, who refers to it, and what do plans want instead?")
+    why.add_argument("key", type=_text, metavar="KEY", help="a build key, or how it begins")
+    collect = _verb(actions, "gc", "Remove what nothing refers to and nobody used lately: wheels, archives, runs ...")
+    collect.add_argument(
+        "--keep-days", type=_days, metavar="N", help="keep what was used within so many days (default: 14)"
+    )
+    collect.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
 def _render(verbs: Verbs) -> None:

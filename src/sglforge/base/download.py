@@ -6,6 +6,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ PAGE_LIMIT_BYTES = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
 UNREACHABLE_ATTEMPTS = 2
 MAX_REDIRECTS = 10
+_REFUSED_HINT = "look at what serves this address: it is another file than expected, or too slow to be of use"
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 20.0
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -62,6 +65,8 @@ def download(
     timeout_s: float = 30.0,
     attempts: int = 4,
     sleep: Callable[[float], None] = time.sleep,
+    limit_bytes: int | None = None,
+    deadline_s: float | None = None,
 ) -> Sha256:
     """Fetch one file (http, https or file) and give it its name only when it is whole and right.
 
@@ -79,15 +84,24 @@ def download(
         timeout_s: The longest silence of a server.
         attempts: How often a broken or refused transfer is tried.
         sleep: How to pause between attempts.
+        limit_bytes: How long the file may be; a longer one is given up as soon as that is known.
+        deadline_s: How long all of it may take, however busy the server is; None: as long as it sends something.
 
     Returns:
         The hash of the file.
 
     Raises FetchError ``network-unreachable``, ``tls-failed``, ``http-status``, ``download-truncated``,
-    ``hash-mismatch``, ``file-unreadable``, ``unsupported-url``, ``disk-full`` or ``not-writable``.
+    ``download-refused`` (too long, too slow), ``hash-mismatch``, ``file-unreadable``, ``unsupported-url``,
+    ``disk-full`` or ``not-writable``.
     """
     route = _Route(
-        ca_bundle=ca_bundle, trusted_hosts=trusted_hosts, timeout_s=timeout_s, attempts=attempts, sleep=sleep
+        ca_bundle=ca_bundle,
+        trusted_hosts=trusted_hosts,
+        timeout_s=timeout_s,
+        attempts=attempts,
+        sleep=sleep,
+        limit_bytes=limit_bytes,
+        clock=None if deadline_s is None else Clock(deadline_s),
     )
     with _disk_faults(destination.parent), _part(destination) as part:
         if sha256 and destination.is_file() and sha256_file(destination) == sha256:
@@ -144,6 +158,41 @@ def read_text(
     return _persist(attempt, route)
 
 
+def read_bytes(
+    url: str,
+    *,
+    limit_bytes: int,
+    deadline_s: float,
+    timeout_s: float = 10.0,
+    attempts: int = 1,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes | None:
+    """Read a small file (http, https) of at most ``limit_bytes`` within ``deadline_s``; None when there is none.
+
+    Arguments and errors are those of :func:`download`.
+    """
+    route = _Route(
+        ca_bundle=None,
+        trusted_hosts=(),
+        timeout_s=timeout_s,
+        attempts=attempts,
+        sleep=sleep,
+        limit_bytes=limit_bytes,
+        clock=Clock(deadline_s),
+    )
+
+    def attempt() -> bytes | None:
+        with _answer(url, {"Accept-Encoding": "identity"}, route) as (response, _):
+            if response.status in NOT_THERE_STATUSES:
+                return None
+            _require_ok(response, url)
+            data = response.read(limit_bytes + 1, decode_content=False)
+            _require_length(len(data), url, route)
+            return data
+
+    return _persist(attempt, route)
+
+
 def redact(url: str) -> str:
     """Return a URL without what may be secret in it: user, password, query and fragment."""
     try:
@@ -167,6 +216,39 @@ class _Route:
     timeout_s: float
     attempts: int
     sleep: Callable[[float], None]
+    limit_bytes: int | None = None
+    clock: Clock | None = None
+
+
+class Clock:
+    """A deadline for a whole transfer: a server that keeps sending a byte now and then never meets a timeout."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._end = seconds, time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._end
+
+    @contextlib.contextmanager
+    def watch(self, sockets: list[socket.socket]) -> Iterator[None]:
+        """Shut down the sockets that are in the list when the time is up; they are closed in the end."""
+        timer = threading.Timer(max(self._end - time.monotonic(), 0.0), _shut_down, [sockets])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            for connection in sockets:
+                connection.close()
+
+
+def _shut_down(sockets: list[socket.socket]) -> None:
+    for connection in sockets:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Trouble(Exception):  # noqa: N818 - a trouble becomes an error when nothing is tried any more
@@ -201,7 +283,8 @@ def _persist(attempt: Callable[[], _Answer], route: _Route) -> _Answer:
         try:
             return attempt()
         except _Trouble as trouble:
-            if tried >= min(trouble.attempts or route.attempts, route.attempts):
+            over = route.clock is not None and route.clock.is_over
+            if over or tried >= min(trouble.attempts or route.attempts, route.attempts):
                 raise trouble.error(tried) from trouble
             pause_s = trouble.pause_s or FIRST_PAUSE_S * 2 ** (tried - 1)
             route.sleep(min(pause_s, LONGEST_PAUSE_S))
@@ -247,9 +330,11 @@ def _receive(url: str, part: BinaryIO, route: _Route, progress: Progress | None,
         validator[:] = [etag] if etag.startswith('"') else []
         length = response.headers.get("Content-Length", "")
         total = have + int(length) if length.isdecimal() else None
+        _require_length(total or 0, url, route)
         for chunk in response.stream(CHUNK_BYTES, decode_content=False):
             part.write(chunk)
             have += len(chunk)
+            _require_length(have, url, route)
             if progress:
                 progress(have, total)
         part.flush()
@@ -266,19 +351,43 @@ def _answer(url: str, headers: Mapping[str, str], route: _Route) -> Iterator[tup
             response, final_url = _request(url, headers, route, stack)
             answered = True
             yield response, final_url
-        except (exceptions.SSLError, exceptions.ProxyError) as error:
-            raise _secure_trouble(error, url) from error
-        except exceptions.NewConnectionError as error:
-            raise _unreachable(url, f"cannot be reached: {_reason(error)}") from error
-        except exceptions.TimeoutError as error:
-            message = f"was silent for {route.timeout_s:.0f} s" if answered else "does not answer"
-            raise (_truncated(url, message) if answered else _unreachable(url, message)) from error
-        except exceptions.ProtocolError as error:
-            if answered:
-                raise _truncated(url, "closed the connection before the end") from error
-            raise _unreachable(url, "closed the connection without an answer", attempts=None) from error
+            _require_time(url, route)
         except exceptions.HTTPError as error:
-            raise _unreachable(url, f"cannot be asked: {_reason(error)}", attempts=1) from error
+            _require_time(url, route, error)
+            raise _trouble(error, url, route, answered=answered) from error
+
+
+def _trouble(error: urllib3.exceptions.HTTPError, url: str, route: _Route, *, answered: bool) -> _Trouble:
+    from urllib3 import exceptions
+
+    match error:
+        case exceptions.SSLError() | exceptions.ProxyError():
+            return _secure_trouble(error, url)
+        case exceptions.NewConnectionError():
+            return _unreachable(url, f"cannot be reached: {_reason(error)}")
+        case exceptions.TimeoutError() if answered:
+            return _truncated(url, f"was silent for {route.timeout_s:.0f} s")
+        case exceptions.TimeoutError():
+            return _unreachable(url, "does not answer")
+        case exceptions.ProtocolError() if answered:
+            return _truncated(url, "closed the connection before the end")
+        case exceptions.ProtocolError():
+            return _unreachable(url, "closed the connection without an answer", attempts=None)
+        case _:
+            return _unreachable(url, f"cannot be asked: {_reason(error)}", attempts=1)
+
+
+def _require_time(url: str, route: _Route, error: Exception | None = None) -> None:
+    """Refuse a transfer whose time is up, however it ended."""
+    if route.clock and route.clock.is_over:
+        message = f"takes longer than {route.clock.seconds:.0f} s"
+        raise _Trouble(code="download-refused", message=message, url=url, hint=_REFUSED_HINT) from error
+
+
+def _require_length(length: int, url: str, route: _Route) -> None:
+    if route.limit_bytes is not None and length > route.limit_bytes:
+        message = f"sends more than the {route.limit_bytes} bytes that are accepted"
+        raise _Trouble(code="download-refused", message=message, url=url, hint=_REFUSED_HINT)
 
 
 def _request(
@@ -297,6 +406,8 @@ def _request(
         secret = credentials[1] if credentials and credentials[0] == origin else {}
         bare = urlunsplit((*origin, parts.path or "/", parts.query, ""))
         pool = stack.enter_context(_pool(parts, route))
+        if route.clock:
+            _limit_time(pool, bare, route.clock, stack)
         response = pool.request(
             "GET",
             bare,
@@ -312,6 +423,23 @@ def _request(
             return response, bare
         url = urljoin(bare, location)
     raise _Trouble(code="http-status", message=f"redirects more than {MAX_REDIRECTS} times", url=url)
+
+
+def _limit_time(manager: urllib3.PoolManager, url: str, clock: Clock, stack: contextlib.ExitStack) -> None:
+    """Have every connection that is made for a URL end when the time is up."""
+    sockets: list[socket.socket] = []
+    stack.enter_context(clock.watch(sockets))
+    pool = manager.connection_from_url(url)
+    plain: Any = pool.ConnectionCls
+
+    def connect(self: object) -> socket.socket:
+        made: socket.socket = plain._new_conn(self)  # noqa: SLF001 - where urllib3 opens its connections
+        sockets.append(made.dup())
+        if clock.is_over:
+            _shut_down(sockets)
+        return made
+
+    vars(pool)["ConnectionCls"] = type("TimedConnection", (plain,), {"_new_conn": connect})
 
 
 def _pool(parts: SplitResult, route: _Route) -> urllib3.PoolManager:

@@ -85,7 +85,12 @@ class Holder:
 
 @contextlib.contextmanager
 def exclusive(
-    path: Path, *, waiting: Callable[[str], None], timeout_s: float = TIMEOUT_S, use: Use = ENVIRONMENT
+    path: Path,
+    *,
+    waiting: Callable[[str], None],
+    timeout_s: float = TIMEOUT_S,
+    use: Use = ENVIRONMENT,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
     """Hold ``<path>.lock`` while the block runs: nobody else does, on this machine or another that shares the folder.
 
@@ -94,12 +99,13 @@ def exclusive(
         waiting: Told for whom it waits, if the lock is not free, and again when that changes.
         timeout_s: How long it waits.
         use: What it is held for, in words, and the error of waiting in vain.
+        pause: Waits some seconds; what it raises ends the waiting.
 
     Raises the error of ``use`` after ``timeout_s`` seconds of waiting.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     note = path.with_name(f"{path.name}.holder")
-    lock = _acquire(path, note, waiting=waiting, timeout_s=timeout_s, use=use)
+    lock = _acquire(path, note, waiting=waiting, timeout_s=timeout_s, use=use, pause=pause)
     try:
         with _named(note):
             yield
@@ -136,10 +142,18 @@ def take(lock: Path) -> int | None:
         os.close(descriptor)
 
 
-def _acquire(path: Path, note: Path, *, waiting: Callable[[str], None], timeout_s: float, use: Use) -> int:
+def _acquire(
+    path: Path,
+    note: Path,
+    *,
+    waiting: Callable[[str], None],
+    timeout_s: float,
+    use: Use,
+    pause: Callable[[float], None],
+) -> int:
     lock = path.with_name(f"{path.name}.lock")
     start = time.monotonic()
-    pause, said = FIRST_PAUSE_S, ""
+    pause_s, said = FIRST_PAUSE_S, ""
     while (descriptor := _taken(lock)) is None:
         waited = time.monotonic() - start
         found = _read(note)
@@ -155,8 +169,8 @@ def _acquire(path: Path, note: Path, *, waiting: Callable[[str], None], timeout_
                 context={"lock": str(lock)},
                 hint="wait for it, or end that process and repeat",
             )
-        time.sleep(min(pause, max(timeout_s - waited, 0.001)))
-        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+        pause(min(pause_s, max(timeout_s - waited, 0.001)))
+        pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
     return descriptor
 
 

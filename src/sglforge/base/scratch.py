@@ -56,6 +56,14 @@ def sweep(workspace: Workspace, *, older_than_s: float = ABANDONED_AFTER_S) -> t
     return tuple(swept)
 
 
+def is_abandoned(folder: Path, *, older_than_s: float = ABANDONED_AFTER_S, now: float) -> bool:
+    """Say whether nobody works in a folder of the scratch any more, as :func:`sweep` does; nothing is removed."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        free = _is_free(folder, stack) if folder.name.endswith(_LOCKED) else None
+        return free or (free is None and now - folder.lstat().st_mtime > older_than_s)
+    return False
+
+
 def _make(scratch: Path, name: str, *, suffix: str) -> tuple[Path, int]:
     while True:
         folder = scratch / f"{name}-{os.getpid()}-{secrets.token_hex(4)}{suffix}"

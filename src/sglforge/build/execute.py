@@ -84,6 +84,7 @@ def execute(
     keep: bool = False,
     run: Runner = run_process,
     waiting: Callable[[str], None] = lambda _: None,
+    pause: Callable[[float], None] = time.sleep,
 ) -> StoredWheel:
     """Build one package and return its wheel in the store; what the store has is not built again.
 
@@ -102,13 +103,14 @@ def execute(
         keep: Whether the working folder stays, for looking at.
         run: How to run the build backend.
         waiting: Told for whom it waits, where another run builds the same.
+        pause: Waits some seconds for that run; what it raises ends the waiting.
 
     Raises BuildError (``workspace-busy``, ...), CheckError (a wheel that is not what it should be), PatchError, and
     FetchError (an archive that cannot be unpacked).
     """
     if stored := lookup(workspace, step.key):
         return stored
-    with _disk_faults(workspace), making(workspace, step.key, waiting=waiting):
+    with _disk_faults(workspace), making(workspace, step.key, waiting=waiting, pause=pause):
         if stored := lookup(workspace, step.key):  # made by the run that was waited for
             return stored
         if len(depends) < len(step.depends):

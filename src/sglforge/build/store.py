@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -115,13 +116,20 @@ def used(workspace: Workspace, key: BuildKey) -> None:
 
 
 def making(
-    workspace: Workspace, key: BuildKey, *, waiting: Callable[[str], None], timeout_s: float = MAKING_TIMEOUT_S
+    workspace: Workspace,
+    key: BuildKey,
+    *,
+    waiting: Callable[[str], None],
+    timeout_s: float = MAKING_TIMEOUT_S,
+    pause: Callable[[float], None] = time.sleep,
 ) -> AbstractContextManager[None]:
     """Let nobody else make the wheel of a key meanwhile; ``waiting`` is told for whom it waits.
 
+    ``pause`` waits some seconds; what it raises ends the waiting.
+
     Raises BuildError ``workspace-busy``.
     """
-    return exclusive(workspace.locks / f"key-{key}", waiting=waiting, timeout_s=timeout_s, use=WHEEL)
+    return exclusive(workspace.locks / f"key-{key}", waiting=waiting, timeout_s=timeout_s, use=WHEEL, pause=pause)
 
 
 def writing(workspace: Workspace, *, waiting: Callable[[str], None] = lambda _: None) -> AbstractContextManager[None]:

@@ -26,6 +26,7 @@ MODULES = {
     "render": "serving",
     "smoke": "smoking",
     "tune": "tuning",
+    "store": "storing",
 }
 
 

@@ -16,6 +16,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Isolation, weakest
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
+from sglforge.build.uses import using
 from sglforge.config import suggest
 from sglforge.config.model import Profile
 from sglforge.errors import (
@@ -35,6 +36,7 @@ from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, Selection, plan, select
 from sglforge.pipeline.summary import say_summary
+from sglforge.pipeline.tidying import works_with
 from sglforge.pipeline.wheels import make_wheels
 from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
@@ -85,6 +87,15 @@ def _build(request: Request, selection: Selection, record: RunRecord, console: C
     planned = plan(request, selection)
     remarks += _patch_remarks(planned, console)
     console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
+    with using(request.workspace, works_with(planned, record)):
+        return _carry_out(request, planned, remarks, record, console)
+
+
+def _carry_out(
+    request: Request, planned: Planned, remarks: tuple[Finding, ...], record: RunRecord, console: Console
+) -> Outcome:
+    """Make what is missing of a plan: wheels, the environment, the proof."""
+    selection = planned.selection
     current = None if request.words("packages") else _current(planned, request)
     chosen = planned.plan.steps if current else _chosen(request, planned.plan.steps)
     console.expect(_expected(chosen, request, selection))
@@ -164,8 +175,9 @@ def install(request: Request, console: Console) -> Outcome:
             hint=request.command("build"),
         )
     record = start_run(request, console)
-    wheels = [wheel for step in planned.plan.steps if (wheel := store.lookup(request.workspace, step.key))]
-    environment = _install(planned, wheels, request, record, console, check=verifying.thorough)
+    with using(request.workspace, works_with(planned, record)):
+        wheels = [wheel for step in planned.plan.steps if (wheel := store.lookup(request.workspace, step.key))]
+        environment = _install(planned, wheels, request, record, console, check=verifying.thorough)
     document = {
         "schema": 1,
         **selection.to_json(),

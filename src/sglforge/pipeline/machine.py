@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sglforge.base.console import Console
 from sglforge.errors import DoctorError, verdict_of
 from sglforge.host import isolation
 from sglforge.host.place import judge_place
 from sglforge.keys.changes import described
+from sglforge.pipeline import sharing
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
@@ -52,7 +55,12 @@ def doctor(request: Request, console: Console) -> Outcome:
 def plan(request: Request, console: Console) -> Outcome:
     """Show steps, keys, hit or miss and why; never downloads."""
     planned = make_plan(request, select(request, console))
-    return Outcome(document=document(planned), text=_text(planned, explain=request.flag("explain")))
+    found = sharing.places(request)
+    others = {
+        step.package: sharing.elsewhere(step, found, offline=request.offline) for step in planned.plan.steps if found
+    }
+    text = _text(planned, explain=request.flag("explain"), others=others)
+    return Outcome(document={**document(planned), "elsewhere": others}, text=text)
 
 
 def document(planned: Planned) -> dict[str, object]:
@@ -85,12 +93,15 @@ def _estimate(took: Estimate) -> dict[str, object]:
     return {"seconds": took.seconds, "peak_rss_mib": took.peak_rss_mib}
 
 
-def _text(planned: Planned, *, explain: bool) -> str:
+def _text(planned: Planned, *, explain: bool, others: Mapping[str, Mapping[str, list[str]]]) -> str:
     lines = [f"python {planned.python.locked.minor} ({planned.python.why})"]
     if waits_for := planned.selection.target.waits_for:
         lines.append(f"this target cannot be built yet; it waits for {waits_for}")
     for step in planned.plan.steps:
         lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}")
+        other = others.get(step.package, {})
+        lines += [f"      is in {name}: build copies it" for name in other.get("in", ())]
+        lines += [f"      may be in {name}: a plan does not ask" for name in other.get("perhaps_in", ())]
         if explain:
             # of a package that was never built nothing changed: show all that decides
             shown = [change.text for change in step.changes] or described(step.key_parts)

@@ -25,6 +25,7 @@ from sglforge.patches.series import load_series
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, plan, select
+from sglforge.pipeline.sharing import borrowed, places
 from sglforge.pipeline.tasks import Task, carry_out, fault_of
 from sglforge.pipeline.trees import given_version
 from sglforge.pipeline.wheels import FETCHES_AT_ONCE, say_failure
@@ -77,8 +78,11 @@ def _fetch_all(
     run = partial(proc.run, cancellation=cancellation)
     sources: dict[str, BroughtSource | None] = {}
     torch: list[TorchReceipt] = []
+    others = places(request)
 
     def source(step: Step) -> None:
+        if step.state == "miss":
+            borrowed(step, planned, request, record, console, others, cancellation=cancellation)
         sources[step.package] = bring(
             step, planned, request, console, locations, proven=True, cancellation=cancellation
         )

@@ -16,6 +16,7 @@ from sglforge.build.store import StoredWheel
 from sglforge.host import package_index
 from sglforge.pipeline.request import Request
 from sglforge.pipeline.select import Planned
+from sglforge.pipeline.sharing import borrowed, places, say_waiting
 from sglforge.pipeline.tasks import Failure, Task, carry_out, fault_of
 from sglforge.plan import Step
 from sglforge.provision.uv import open_uv
@@ -60,11 +61,17 @@ def _make(
 
     locations, cancellation = package_index.read(), Cancellation()
     sources: dict[str, BroughtSource | None] = {}
+    others = places(request)
 
     def fetch(step: Step) -> None:
+        if taken := borrowed(step, planned, request, record, console, others, cancellation=cancellation):
+            wheels[step.package] = taken
+            return
         sources[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)
 
     def build(step: Step) -> None:
+        if step.package in wheels:  # taken from another store
+            return
         wheels[step.package] = _build(
             step,
             sources[step.package],
@@ -134,7 +141,8 @@ def _build(
             uv=open_uv(locations, offline=request.offline, run=run),
             depends=depends,
             keep=request.flag("keep"),
-            waiting=lambda note: console.line(f"  ..  {step.package}: {note}"),
+            waiting=partial(say_waiting, console, step.package),
+            pause=cancellation.sleep,
             run=run,
         )
         took = _took(wheel) if console.verbosity is Verbosity.VERBOSE else ""
