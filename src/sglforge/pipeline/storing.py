@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from sglforge.build.entry import Entry
 from sglforge.build.store import entry_keys, entry_path, lookup, read_entry, writing
 from sglforge.build.uses import in_use
 from sglforge.errors import ConfigError, Finding, InstallError, Severity, verdict_of
+from sglforge.keys.changes import changes, described
 from sglforge.pipeline.references import Wanted, references
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.tidying import locked_hashes, tidy
@@ -58,8 +58,8 @@ def _list(request: Request, _console: Console) -> Outcome:
         )
     total = sum(int(row["bytes"]) for row in rows if isinstance(row["bytes"], int))
     lines = [
-        f"{str(row['key'])[:SHOWN_CHARACTERS]}  {row['package'] or '(damaged)':<16} {row['version'] or '':<28} "
-        f"{_size(row['bytes']):>9}  made {str(row['made'] or '?')[:16]}  used {str(row['used'])[:16]}  "
+        f"{str(row['key'])[:SHOWN_CHARACTERS]}  {_plain(str(row['package'] or '(damaged)')):<16} "
+        f"{row['version'] or '':<28} {_size(row['bytes']):>9}  made {_plain(str(row['made'] or '?'))[:16]}  used {str(row['used'])[:16]}  "
         f"{', '.join(map(str, _words(row['environments']))) or '-'}".rstrip()
         for row in rows
     ]
@@ -111,7 +111,9 @@ def _why(request: Request, console: Console) -> Outcome:
     parts = entry.key_parts if entry else planned[0].step.key_parts if planned else {}
     package = entry.package if entry else planned[0].step.package if planned else ""
     others = [found for found in known.wanted if found.step.package == package and found.step.key != key]
-    differences = {found.label: _differences(parts, found.step.key_parts) for found in others}
+    differences = {
+        found.label: [_plain(change.text) for change in changes(parts, found.step.key_parts)] for found in others
+    }
     document = {
         "schema": 1,
         "verdict": "pass",
@@ -128,24 +130,24 @@ def _why(request: Request, console: Console) -> Outcome:
             {"label": found.label, "key": found.step.key, "differs": differences[found.label]} for found in others
         ],
     }
-    return Outcome(document=document, text="\n".join(_why_lines(document, entry, known.of(key), others, differences)))
+    return Outcome(document=document, text="\n".join(_why_lines(document, parts, entry, others, differences)))
 
 
 def _why_lines(
     document: Mapping[str, object],
+    parts: Mapping[str, object],
     entry: Entry | None,
-    referring: Iterable[str],
     others: Iterable[Wanted],
     differences: Mapping[str, list[str]],
 ) -> list[str]:
-    lines = [f"{document['package'] or '(unknown package)'}  {document['key']}  {document['state']}"]
+    lines = [f"{_plain(str(document['package'] or '(unknown package)'))}  {document['key']}  {document['state']}"]
     if entry:
-        lines.append(f"wheel  {entry.name}, {_size(entry.size)}, made {entry.provenance.get('started', '?')}")
+        lines.append(
+            f"wheel  {entry.name}, {_size(entry.size)}, made {_plain(str(entry.provenance.get('started', '?')))}"
+        )
     lines.append("built from")
-    parts = document["key_parts"]
-    flat = _flat(parts)
-    lines += [f"  {name:<28} {value}" for name, value in flat.items()] or ["  (nothing is stated)"]
-    named = list(referring)
+    lines += [f"  {_plain(line)}" for line in described(parts)] or ["  (nothing is stated)"]
+    named = _words(document["references"])
     lines.append("wanted by" if named or document["running"] else "wanted by nothing: gc removes it once it is old")
     lines += [f"  {line}" for line in named]
     lines += ["  a running command"] if document["running"] else []
@@ -270,21 +272,6 @@ def _words(value: object) -> list[str]:
     return [str(word) for word in value] if isinstance(value, list) else []
 
 
-def _flat(value: object, name: str = "") -> dict[str, str]:
-    """Return nested parts with dotted names, each value as JSON."""
-    if isinstance(value, Mapping) and (value or not name):
-        flat: dict[str, str] = {}
-        for key in sorted(value):
-            flat |= _flat(value[key], f"{name}.{key}" if name else str(key))
-        return flat
-    return {name: value if isinstance(value, str) and value.isprintable() else json.dumps(value)}
-
-
-def _differences(these: Mapping[str, object], those: Mapping[str, object]) -> list[str]:
-    """Return what differs, part by part: here, and there."""
-    here, there = _flat(these), _flat(those)
-    return [
-        f"{name}: {here.get(name, '(none)')} -> {there.get(name, '(none)')}"
-        for name in sorted(here.keys() | there.keys())
-        if here.get(name) != there.get(name)
-    ]
+def _plain(text: str) -> str:
+    """Return text without what would steer a terminal: an entry may come from somebody else."""
+    return "".join(character if character.isprintable() else "?" for character in text)

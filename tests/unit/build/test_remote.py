@@ -338,12 +338,14 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Loopback]]:
         server.server_close()
 
 
-def sends(body: bytes, *, status: int = 200, length: int | None = None, **headers: str) -> Serve:
+def sends(
+    body: bytes, *, status: int = 200, length: int | None = None, headers: tuple[str, str] | None = None
+) -> Serve:
     def behave(connection: Connection) -> None:
         connection.send_response(status)
         connection.send_header("Content-Length", str(len(body) if length is None else length))
-        for name, value in headers.items():
-            connection.send_header(name, value)
+        if headers:
+            connection.send_header(*headers)
         connection.end_headers()
         connection.wfile.write(body)
 
@@ -401,11 +403,11 @@ def hangs_up(connection: Connection) -> None:
 
 
 def circles(connection: Connection) -> None:
-    sends(b"", status=302, Location=connection.path)(connection)
+    sends(b"", status=302, headers=("Location", connection.path))(connection)
 
 
 def to_a_file(connection: Connection) -> None:
-    sends(b"", status=302, Location="file:///etc/passwd")(connection)
+    sends(b"", status=302, headers=("Location", "file:///etc/passwd"))(connection)
 
 
 def nonsense(connection: Connection) -> None:
@@ -445,7 +447,7 @@ def test_a_server_without_the_key_is_no_fault(serve: Callable[..., Loopback], bo
 ENTRIES: dict[str, Serve] = {
     "500": sends(b"", status=500),
     "403": sends(b"", status=403),
-    "HTML with 200": sends(b"<html><body>Please log in</body></html>", **{"Content-Type": "text/html"}),
+    "HTML with 200": sends(b"<html><body>Please log in</body></html>", headers=("Content-Type", "text/html")),
     "nothing": sends(b""),
     "truncated": sends(dump(ENTRY)[:50], length=len(dump(ENTRY))),
     "cut, and no length says so": no_length(dump(ENTRY)[:-20]),
@@ -463,7 +465,7 @@ ENTRIES: dict[str, Serve] = {
     "circles": circles,
     "to a file": to_a_file,
     "nonsense": nonsense,
-    "gzip": sends(b"\x1f\x8b" + bytes(100), **{"Content-Encoding": "gzip"}),
+    "gzip": sends(b"\x1f\x8b" + bytes(100), headers=("Content-Encoding", "gzip")),
     "another key": sends(entry_bytes(key="b" * 64)),
     "other parts": sends(entry_bytes(**{"key-parts": {"package": "toy", "source": "b2"}})),
     "another schema": sends(entry_bytes(schema=99)),

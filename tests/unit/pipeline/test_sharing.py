@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sglforge.base import runrecord
+from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
 from sglforge.base.files import sha256_file
 from sglforge.base.workspace import Workspace
@@ -103,7 +104,7 @@ def test_a_steps_wheel_is_taken_from_another_store_and_said(
     request = ask(workspace, str(tmp_path / "none"), share(others, step, wheel_of(step, tmp_path)))
     record, out = runrecord.start(workspace.runs), io.StringIO()
     console, found = Console(stream=out), places(request)
-    taken = borrowed(step, planned, request, record, console, found)
+    taken = borrowed(step, planned, request, record, console, found, cancellation=Cancellation())
     assert taken
     assert taken.path.is_relative_to(workspace.store)
     events = [json.loads(line) for line in (record.folder / "events.jsonl").read_text().splitlines()]
@@ -113,7 +114,9 @@ def test_a_steps_wheel_is_taken_from_another_store_and_said(
     ]
     assert "[store-not-used]" in out.getvalue()
     assert f"{taken.path.name} from {others.store}" in out.getvalue()
-    assert borrowed(step, planned, request, record, console, found) == taken, "and then it is our own"
+    assert borrowed(step, planned, request, record, console, found, cancellation=Cancellation()) == taken, (
+        "and then it is our own"
+    )
 
 
 def test_a_wheel_of_another_version_is_not_taken(
@@ -121,7 +124,10 @@ def test_a_wheel_of_another_version_is_not_taken(
 ) -> None:
     request = ask(workspace, share(others, step, wheel_of(step, tmp_path, version="0.0.1")))
     record, out = runrecord.start(workspace.runs), io.StringIO()
-    assert borrowed(step, planned, request, record, Console(stream=out), places(request)) is None
+    assert (
+        borrowed(step, planned, request, record, Console(stream=out), places(request), cancellation=Cancellation())
+        is None
+    )
     assert "wanted is" in out.getvalue()
     assert not workspace.store.exists()
 

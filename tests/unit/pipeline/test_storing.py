@@ -44,7 +44,7 @@ def call(workspace: Workspace, action: str, **options: object) -> Outcome:
     return outcome
 
 
-def rows(outcome: Outcome, name: str) -> list[dict[str, Any]]:
+def rows(outcome: Outcome, name: str) -> list[Any]:
     found = outcome.document[name]
     assert isinstance(found, list)
     return found
