@@ -36,6 +36,7 @@ from sglforge.pipeline.request import Request
 from sglforge.pipeline.select import plan, select
 from sglforge.pipeline.sources import bring
 from sglforge.plan import Known
+from sglforge.sources.model import SourceArchive
 from sglforge.sources.paths import digest_folder
 from sglforge.sources.unpack import unpack
 
@@ -113,7 +114,7 @@ def _hashes(setting: Setting, folder: Path) -> Mapping[str, Callable[[], Sample]
     planned = setting.planned()
     step = next(step for step in planned.plan.steps if step.package == TREE)
     archive = bring(step, planned, setting.request(), setting.console(), IndexLocations())
-    if archive is None:
+    if not isinstance(archive, SourceArchive):
         raise BenchError(f"{TREE} has no locked archive")
     tree = unpack(archive.path, folder / "tree")
     env = {

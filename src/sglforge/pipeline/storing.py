@@ -57,15 +57,20 @@ def _list(request: Request, _console: Console) -> Outcome:
             }
         )
     total = sum(int(row["bytes"]) for row in rows if isinstance(row["bytes"], int))
-    lines = [
-        f"{str(row['key'])[:SHOWN_CHARACTERS]}  {_plain(str(row['package'] or '(damaged)')):<16} "
-        f"{row['version'] or '':<28} {_size(row['bytes']):>9}  made {_plain(str(row['made'] or '?'))[:16]}  used {str(row['used'])[:16]}  "
-        f"{', '.join(map(str, _words(row['environments']))) or '-'}".rstrip()
-        for row in rows
-    ]
+    lines = [_line(row) for row in rows]
     lines.append(f"{len(rows)} entries, {_size(total)}")
     document = {"schema": 1, "verdict": "pass", "findings": [], "entries": rows, "bytes": total}
     return Outcome(document=document, text="\n".join(lines))
+
+
+def _line(row: Mapping[str, object]) -> str:
+    made, used = (_plain(str(row[name] or "?"))[:16] for name in ("made", "used"))
+    package = _plain(str(row["package"] or "(damaged)"))
+    environments = ", ".join(map(str, _words(row["environments"]))) or "-"
+    return (
+        f"{str(row['key'])[:SHOWN_CHARACTERS]}  {package:<16} {row['version'] or '':<28} {_size(row['bytes']):>9}  "
+        f"made {made}  used {used}  {environments}"
+    )
 
 
 def _verify(request: Request, console: Console) -> Outcome:

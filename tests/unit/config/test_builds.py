@@ -50,7 +50,7 @@ def test_variables_of_a_build_are_read(catalog: Path) -> None:
         ('https_proxy = "x"', "`environment.https_proxy`: it is set for every build in the same way"),
         ('MAX_JOBS = "4"', "`environment.MAX_JOBS`: how many jobs run at once is a matter of the machine"),
         ('A = "\\u0000"', "`environment.A`: a variable cannot hold a zero byte"),
-        ('A = "{verion}"', "`environment.A`: '{verion}' has an unknown placeholder {verion}"),
+        ('A = "{versions}"', "`environment.A`: '{versions}' has an unknown placeholder {versions}"),
         ('A = "{}"', "`environment.A`: '{}' has an unknown placeholder {}"),
         ('A = "{version!r}"', "asks for a form of {version}"),
         ('A = "{version:>9}"', "asks for a form of {version}"),
@@ -104,6 +104,6 @@ def test_a_package_cannot_be_built_with_itself(catalog: Path) -> None:
 
 
 def test_a_dependency_without_a_recipe_is_named(catalog: Path) -> None:
-    recipe(catalog, "engine", 'depends = ["enginee"]')
+    recipe(catalog, "engine", 'depends = ["engine-x"]')
     found = faults_of(catalog)
-    assert found[0] == "packages/engine.toml:5 unknown-package: there is no package `enginee` | did you mean `engine`?"
+    assert found[0] == "packages/engine.toml:5 unknown-package: there is no package `engine-x` | did you mean `engine`?"

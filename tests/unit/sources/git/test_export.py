@@ -100,7 +100,7 @@ def test_nothing_converts_what_git_keeps(
 
 
 def test_a_path_that_is_not_there_is_told_with_the_nearest_one(upstream: Repository, workspace: Workspace) -> None:
-    for path, near in (("pyhton", "python"), ("python/engin.py", "python/engine.py"), ("deep", "include/deep")):
+    for path, near in (("python3", "python"), ("python/engin.py", "python/engine.py"), ("deep", "include/deep")):
         with pytest.raises(LockError, match="git-path-missing") as caught:
             lock_of(source_of(upstream, path), workspace)
         assert caught.value.hint == f"did you mean `{near}`?"

@@ -56,7 +56,7 @@ def test_a_commit_is_itself_also_when_its_branch_is_gone(
 def test_what_is_not_there_is_told_with_what_is_like_it(upstream: Repository, workspace: Workspace) -> None:
     upstream.git("branch", "release/v0.5.9")
     with pytest.raises(LockError, match="git-ref-missing") as caught:
-        resolved(upstream, "mian", workspace)
+        resolved(upstream, "mains", workspace)
     assert caught.value.hint == "did you mean `main`?"
     with pytest.raises(LockError, match="git-ref-missing") as caught:
         resolved(upstream, "release/0.5.9", workspace)
