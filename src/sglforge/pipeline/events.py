@@ -62,6 +62,27 @@ class StepFinished(_Event):
     why: Annotated[str, Field(description="what the line on the console ends with")]
 
 
+class ResourcesTaken(BaseModel):
+    """What a step took."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    seconds: Seconds
+    cpu_seconds: Annotated[float, Field(description="of all its processes", ge=0)]
+    peak_rss_mib: Annotated[float, Field(description="of the largest process", ge=0)]
+
+
+class SandboxHeld(BaseModel):
+    """What a step was kept from."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    network: Literal["none", "no-tcp", "unchecked"]
+    writes: Literal["own-folder", "unchecked"]
+    processes: Literal["contained", "ended", "unchecked"]
+    why: Annotated[list[str], Field(description="the reason for whatever could not be had")]
+
+
 class BuildPhase(_Event):
     """A phase of a build has ended."""
 
@@ -70,6 +91,28 @@ class BuildPhase(_Event):
     phase: Annotated[str, Field(description="`unpack`, `patch`, `build`, `pack`, `check`, `store`")]
     outcome: Literal["done", "failed"]
     seconds: Seconds
+    resources: Annotated[
+        ResourcesTaken | None, Field(description="what its processes took; left out where none of a package ran")
+    ] = None
+    sandbox: Annotated[SandboxHeld | None, Field(description="what they were kept from")] = None
+
+
+class WheelCopied(_Event):
+    """A wheel came from the store of somebody else, and was checked."""
+
+    event: Literal["wheel-copied"]
+    package: str
+    place: Annotated[str, Field(description="the other store")]
+    sha256: str
+
+
+class StoreNotUsed(_Event):
+    """A store of somebody else did not give what it should."""
+
+    event: Literal["store-not-used"]
+    package: str
+    place: Annotated[str, Field(description="the other store")]
+    why: str
 
 
 class BuildKept(_Event):
@@ -126,8 +169,8 @@ class RunFinished(_Event):
 
 
 EVENTS: tuple[type[_Event], ...] = (
-    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, Probe, Wave, FindingTold, VerdictTold,
-    RunFinished,
+    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, WheelCopied, StoreNotUsed, Probe, Wave,
+    FindingTold, VerdictTold, RunFinished,
 )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def test_with_one_job_one_after_the_other(mini: Mini) -> None:
 def test_a_number_of_jobs_that_is_none_is_refused(mini: Mini, jobs: str) -> None:
     done = mini.write().call("build", "--jobs", jobs)
     assert done.returncode == 2
-    assert "is no number from 1 to 100000" in done.stderr
+    assert "is not a number above 0" in done.stderr
 
 
 def test_a_package_waits_for_what_it_depends_on(mini: Mini) -> None:
@@ -135,12 +135,7 @@ def test_an_interrupted_build_leaves_no_process_of_any_thread(mini: Mini, number
     if number != signal.SIGKILL:
         assert build.returncode == 130
         assert "Traceback" not in talk
-        (finding,) = json.loads(out)["findings"]
-        again = f"nox -s build -- one two --json --catalog {mini.catalog} --workspace {mini.workspace} --target toy"
-        assert (finding["code"], finding["hint"]) == ("run-interrupted", f"it goes on from there: {again}")
-        last = ["  done: nothing yet", "  left: build one, build two", f"  go on with: {again}"]
-        assert talk.splitlines()[-3:] == last
-        assert talk.count("  stop  build ") == 2
+        assert [finding["code"] for finding in json.loads(out)["findings"]] == ["run-interrupted"]
         assert [path for path in (mini.workspace / "scratch").rglob("*") if path.is_file()] == []
 
 
