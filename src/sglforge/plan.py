@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sglforge.base.download import redact
 from sglforge.base.files import digest
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.config.lockfile import Lock, LockedGit, LockedPython, LockedRequirement, LockedSource
@@ -283,9 +284,9 @@ def _locked(package: str, source: Source, lock: Lock) -> LockedSource | None:
 
 
 def _asked(source: WheelSource | SdistSource | GitSource | LockedSource) -> tuple[str, str]:
-    """Return what names a source: project and version, or repository and ref."""
+    """Return what names a source, nothing secret in it: project and version, or repository and ref."""
     if isinstance(source, GitSource | LockedGit):
-        return source.url, source.ref
+        return redact(source.url), source.ref
     return source.project, source.version
 
 

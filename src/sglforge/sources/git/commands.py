@@ -11,6 +11,7 @@ from sglforge.errors import FetchError
 from sglforge.sources.git import faults
 
 READ_TIMEOUT_S = 60.0
+WRITE_TIMEOUT_S = 1800.0
 ASK_TIMEOUT_S = 120.0
 TRANSFER_TIMEOUT_S = 3600.0
 ATTEMPTS = 3
@@ -28,32 +29,54 @@ _QUIET = tuple(word for key, value in _SETTINGS.items() for word in ("-c", f"{ke
 _IMPATIENT = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=30")
 
 
-def read(mirror: Path, *words: str | Path, stdin: str | None = None, more: Mapping[str, str] | None = None) -> str:
+def read(
+    mirror: Path,
+    *words: str | Path,
+    stdin: str | None = None,
+    more: Mapping[str, str] | None = None,
+    timeout_s: float = READ_TIMEOUT_S,
+) -> str:
     """Return what git says about a mirror; it asks nobody, and nothing of the user's configuration takes part.
 
-    Raises FetchError ``git-missing``, and ``mirror-damaged`` when git cannot read what it should.
+    Args:
+        mirror: The mirror.
+        words: What git is asked for, the command first.
+        stdin: What git reads.
+        more: Variables of its environment besides.
+        timeout_s: How long it may take.
+
+    Raises FetchError ``git-missing``, ``git-timeout``, and ``mirror-damaged`` when git cannot read what it should.
     """
-    done = attempt(mirror, *words, stdin=stdin, more=more)
+    done = attempt(mirror, *words, stdin=stdin, more=more, timeout_s=timeout_s)
     if done.returncode:
         raise damaged(mirror, done.stderr)
     return done.stdout
 
 
 def attempt(
-    mirror: Path, *words: str | Path, stdin: str | None = None, more: Mapping[str, str] | None = None
+    mirror: Path,
+    *words: str | Path,
+    stdin: str | None = None,
+    more: Mapping[str, str] | None = None,
+    timeout_s: float = READ_TIMEOUT_S,
 ) -> proc.Completed:
     """Run git on a mirror as :func:`read` does, and return what came of it, also a failure.
 
-    Raises FetchError ``git-missing``, and ``mirror-damaged`` when it takes longer than a minute.
+    Raises FetchError ``git-missing`` and ``git-timeout``.
     """
     environment = {**git.sealed_environment(), **(more or {})}
     argv = ("git", f"--git-dir={mirror}", *_QUIET, *words)
     try:
-        return proc.run(argv, env=environment, stdin=stdin, timeout_s=READ_TIMEOUT_S, check=False)
+        return proc.run(argv, env=environment, stdin=stdin, timeout_s=timeout_s, check=False)
     except proc.ProcessError as error:
-        if error.code == "process-timeout":
-            raise damaged(mirror, error.message) from error
-        raise _missing(error) from error
+        if error.code == "program-missing":
+            raise _missing(error) from error
+        raise FetchError(
+            code="git-timeout",
+            message=f"git needs more than {timeout_s:.0f} s to read a mirror",
+            where=str(mirror),
+            hint="repeat it when the machine has less to do",
+        ) from error
 
 
 def ask(

@@ -10,7 +10,7 @@ from sglforge.base.download import redact
 from sglforge.base.treeid import Blob, blobs, tree_id_of
 from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedGit
-from sglforge.errors import FetchError
+from sglforge.errors import FetchError, LockError
 from sglforge.sources.git import trees
 from sglforge.sources.git.mirror import Mirror, mirror_of
 from sglforge.sources.git.worktree import Worktree
@@ -30,11 +30,15 @@ def export(locked: LockedGit, into: Path, *, workspace: Workspace, command: str 
         workspace: Where the mirrors are.
         command: What brings what is not there, for a hint.
 
-    Returns the folder. Raises FetchError ``offline-missing`` for what was never fetched, ``mirror-damaged`` for
-    what is not what was locked, ``source-path-unsafe`` for links that lead out of the folder.
+    Returns the folder.
+
+    Raises LockError ``lock-invalid`` where the lock contradicts itself; FetchError ``offline-missing`` for what was
+    never fetched, ``mirror-damaged`` for what is not what was locked, ``source-path-unsafe`` for links that lead out.
     """
     paths = [entry.path for entry in locked.paths]
     mirror = _mirror(locked.url, locked.commit, workspace, command)
+    if trees.locked_paths(mirror, locked.commit, paths) != locked.paths:
+        raise _contradiction(locked)
     entries = trees.files(mirror, locked.commit, paths)
     tree = _written(mirror, locked.commit, entries, into, command)
     links = _links(tree)
@@ -112,6 +116,14 @@ def _leads_inside(link: Path, root: Path) -> bool:
         return link.resolve().is_relative_to(root)
     except (OSError, RuntimeError):  # a circle
         return False
+
+
+def _contradiction(locked: LockedGit) -> LockError:
+    return LockError(
+        code="lock-invalid",
+        message=f"the lock names other trees than commit {locked.commit[:12]} of {redact(locked.url)} has",
+        hint="locks are generated: restore it from version control, or make it again: nox -s lock -- --update",
+    )
 
 
 def _absent(what: str, command: str) -> FetchError:

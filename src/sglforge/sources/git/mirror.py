@@ -62,7 +62,7 @@ class Mirror:
         try:
             self._ask(*words, "--filter=blob:none", "origin", "+refs/tags/*:refs/tags/*", *refspecs)
         except FetchError as error:
-            if error.code != "git-failed":
+            if error.code != "git-failed" or "filter" not in error.context.get("git says", ""):
                 raise
             self._ask(*words, "--no-filter", "origin", "+refs/tags/*:refs/tags/*", *refspecs)
 

@@ -44,7 +44,8 @@ class Worktree:
         self._index.unlink(missing_ok=True)
         lines = "".join(f"{entry.mode} {entry.id}\t{name}\0" for name, entry in entries.items())
         commands.read(mirror.path, "update-index", "-z", "--index-info", stdin=lines, more=more)
-        commands.read(mirror.path, "checkout-index", "--all", "--force", f"--prefix={self.folder}/", more=more)
+        words = ("checkout-index", "--all", "--force", f"--prefix={self.folder}/")
+        commands.read(mirror.path, *words, more=more, timeout_s=commands.WRITE_TIMEOUT_S)
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:

@@ -175,7 +175,7 @@ def test_a_lock_that_names_another_tree_is_not_obeyed_in_silence(
     locked = lock_of(source_of(upstream, "python"), workspace)
     fetched(locked, workspace)
     other = locked.model_copy(update={"paths": [LockedPath(path="python", id="0" * 40)]})
-    with pytest.raises(FetchError, match="is not what was locked"):
+    with pytest.raises(LockError, match="names other trees than commit"):
         export(other, tmp_path / "out", workspace=workspace)
 
 
