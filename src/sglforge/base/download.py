@@ -29,6 +29,7 @@ _Answer = TypeVar("_Answer")
 
 CHUNK_BYTES = 64 * 1024
 PAGE_LIMIT_BYTES = 64 * 1024 * 1024
+SLOWEST_BYTES_PER_S = 1000
 CONNECT_TIMEOUT_S = 10.0
 UNREACHABLE_ATTEMPTS = 2
 MAX_REDIRECTS = 10
@@ -81,7 +82,7 @@ def download(
         ca_bundle: Certificates for https; None: those of the platform (``SSL_CERT_FILE``).
         trusted_hosts: ``host`` or ``host:port`` whose certificate is not checked.
         progress: Told the bytes so far and in total.
-        timeout_s: The longest silence of a server.
+        timeout_s: The longest silence of a server; below 1 kB a second for twice as long, it counts as silent.
         attempts: How often a broken or refused transfer is tried.
         sleep: How to pause between attempts.
         limit_bytes: How long the file may be; a longer one is given up as soon as that is known.
@@ -331,13 +332,26 @@ def _receive(url: str, part: BinaryIO, route: _Route, progress: Progress | None,
         length = response.headers.get("Content-Length", "")
         total = have + int(length) if length.isdecimal() else None
         _require_length(total or 0, url, route)
-        for chunk in response.stream(CHUNK_BYTES, decode_content=False):
+        for chunk in _pieces(response, url, route):
             part.write(chunk)
             have += len(chunk)
             _require_length(have, url, route)
             if progress:
                 progress(have, total)
         part.flush()
+
+
+def _pieces(response: urllib3.BaseHTTPResponse, url: str, route: _Route) -> Iterator[bytes]:
+    """Yield what comes as it comes; a server that sends now and then a byte is given up like a silent one."""
+    window_s = 2 * route.timeout_s
+    since, got = time.monotonic(), 0
+    while chunk := response.read1(CHUNK_BYTES, decode_content=False):
+        yield chunk
+        got += len(chunk)
+        if (passed := time.monotonic() - since) > window_s:
+            if got < SLOWEST_BYTES_PER_S * passed:
+                raise _truncated(url, f"sends less than {SLOWEST_BYTES_PER_S} bytes a second")
+            since, got = time.monotonic(), 0
 
 
 @contextlib.contextmanager

@@ -318,6 +318,39 @@ def test_a_stalled_transfer_is_truncated(serve: Callable[..., Loopback], tmp_pat
     assert caught.value.code == "download-truncated"
 
 
+def test_a_server_that_trickles_is_given_up_and_continued(serve: Callable[..., Loopback], tmp_path: Path) -> None:
+    """A byte every tenth of a second is no silence; a transfer of megabytes would take days."""
+
+    def trickle(connection: Connection) -> None:
+        connection.send_response(200)
+        connection.send_header("Content-Length", str(len(CONTENT)))
+        connection.end_headers()
+        for byte in CONTENT[:200]:
+            connection.wfile.write(bytes([byte]))
+            connection.wfile.flush()
+            time.sleep(0.1)
+
+    start = time.monotonic()
+    server = serve(trickle, ranged)
+    assert fetch(server.url, tmp_path / "file.bin") == GOOD
+    assert time.monotonic() - start < 15
+    with pytest.raises(FetchError, match="sends less than 1000 bytes a second"):
+        fetch(serve(trickle).url, tmp_path / "other.bin")
+
+
+def test_a_chunked_answer_that_breaks_off_is_noticed(serve: Callable[..., Loopback], tmp_path: Path) -> None:
+    def chunked(connection: Connection) -> None:
+        connection.protocol_version = "HTTP/1.1"
+        connection.send_response(200)
+        connection.send_header("Transfer-Encoding", "chunked")
+        connection.end_headers()
+        connection.wfile.write(b"400\r\n" + CONTENT[:1024] + b"\r\n400\r\n" + CONTENT[1024:1500])
+
+    assert fetch(serve(chunked, ranged).url, tmp_path / "file.bin") == GOOD
+    with pytest.raises(FetchError, match="download-truncated"):
+        fetch(serve(chunked).url, tmp_path / "other.bin")
+
+
 def test_a_server_that_hangs_up_is_tried_again(serve: Callable[..., Loopback], tmp_path: Path) -> None:
     assert fetch(serve(cut_at_once, cut_at_once, whole).url, tmp_path / "file.bin") == GOOD
 
