@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sglforge.base.console import Console, Step
+from sglforge.base.console import Console
 from sglforge.base.download import redact
 from sglforge.config.lockfile import LockedGit, LockedSource
 from sglforge.config.model import GitSource
@@ -95,10 +95,10 @@ def lock_git(
                 pinned = same
             elif not kept and (limit := request.option("walk_back", int)):
                 series = {name: one for name in packages if (one := load_series(selection.catalog.root, name))}
-                walk = walking.walk_back(own, series, limit=limit, request=request, step=step)
+                walk = walking.walk_back(own, series, limit=limit, request=request, console=console, step=step)
                 pinned, skipped = walk.pinned, walk.skipped
             else:
-                pinned = _pinned(own, kept, request, step)
+                pinned = _pinned(own, kept, request, console)
             first = pinned[packages[0]]
             step.say(f"{ref} is {first.described}{'' if kept is None else ', as before'}")
         found.update(pinned)
@@ -143,11 +143,13 @@ def _unchanged(sources: Mapping[str, GitSource], previous: Mapping[str, LockedSo
     return found
 
 
-def _pinned(sources: Mapping[str, GitSource], kept: str | None, request: Request, step: Step) -> dict[str, LockedGit]:
+def _pinned(
+    sources: Mapping[str, GitSource], kept: str | None, request: Request, console: Console
+) -> dict[str, LockedGit]:
     """Pin packages at the commit that is kept, else at the newest one."""
 
     def waiting(words: str) -> None:
-        step.progress(note=words)
+        console.line(f"  ..  {words}")
 
     first = next(iter(sources.values()))
     commit = kept or pin.newest(first.url, first.ref, workspace=request.workspace, waiting=waiting)

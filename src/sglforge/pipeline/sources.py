@@ -16,7 +16,7 @@ from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.config import suggest
 from sglforge.config.lockfile import LockedArchive, LockedGit, lock_path
-from sglforge.config.model import GitSource
+from sglforge.config.model import GitSource, PathSource
 from sglforge.errors import ConfigError, LockError, PatchError, verdict_of
 from sglforge.host import package_index
 from sglforge.patches.apply import apply_series
@@ -121,7 +121,7 @@ def _fetch_all(
                 )
             shown.say(f"{len(locked.requirements)} distributions")
 
-    steps = [step for step in planned.plan.steps if step.locked]
+    steps = [step for step in planned.plan.steps if not isinstance(step.source, PathSource)]
     works: dict[str, Callable[[], None]] = {f"fetch {step.package}": partial(source, step) for step in steps}
     works |= {"fetch torch": fetch_torch, "fetch requirements": fetch_requirements}
     console.expect(tuple(works))
@@ -199,7 +199,7 @@ def bring(
     Raises LockError ``git-not-pinned`` for a repository that the lock has no commit of; FetchError.
     """
     if isinstance(step.source, GitSource):
-        return _bring_commit(step, planned, request, console, proven=proven)
+        return _bring_commit(step, planned, request, console, cancellation, proven=proven)
     return _bring_archive(step, planned, request, console, locations, cancellation)
 
 
@@ -236,7 +236,15 @@ def _bring_archive(
     return archive
 
 
-def _bring_commit(step: Step, planned: Planned, request: Request, console: Console, *, proven: bool) -> SourceCommit:
+def _bring_commit(
+    step: Step,
+    planned: Planned,
+    request: Request,
+    console: Console,
+    cancellation: Cancellation | None,
+    *,
+    proven: bool,
+) -> SourceCommit:
     selection = planned.selection
     if not isinstance(step.locked, LockedGit):
         raise LockError(
@@ -248,7 +256,7 @@ def _bring_commit(step: Step, planned: Planned, request: Request, console: Conso
     with console.step(f"fetch {step.package}") as shown:
 
         def waiting(words: str) -> None:
-            shown.progress(note=words)
+            console.line(f"  ..  {words}")
 
         commit = (fetch_proven if proven else fetch_commit)(
             step.locked,
@@ -257,6 +265,7 @@ def _bring_commit(step: Step, planned: Planned, request: Request, console: Conso
             offline=request.offline,
             waiting=waiting,
             command=request.command("fetch"),
+            cancellation=cancellation,
         )
         shown.say(step.locked.described)
     return commit

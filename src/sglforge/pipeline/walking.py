@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sglforge.base.console import Step
+from sglforge.base.console import Console, Step
 from sglforge.base.download import redact
 from sglforge.base.scratch import working_folder
 from sglforge.config.lockfile import LockedGit
@@ -22,7 +22,7 @@ from sglforge.sources.git.bring import bring_files
 from sglforge.sources.git.describe import describe, version_of
 from sglforge.sources.git.export import export
 from sglforge.sources.git.fetch import fetch
-from sglforge.sources.git.mirror import Mirror
+from sglforge.sources.git.mirror import Mirror, Waiting
 from sglforge.sources.git.worktree import Worktree
 
 _SHOWN = 12
@@ -66,7 +66,13 @@ class Walk:
 
 
 def walk_back(
-    sources: Mapping[str, GitSource], series: Mapping[str, Series], *, limit: int, request: Request, step: Step
+    sources: Mapping[str, GitSource],
+    series: Mapping[str, Series],
+    *,
+    limit: int,
+    request: Request,
+    console: Console,
+    step: Step,
 ) -> Walk:
     """Return the newest commit on which the whole series of every package applies and all contracts hold.
 
@@ -78,6 +84,7 @@ def walk_back(
         series: The series of those that have one.
         limit: How many commits are looked at, at most.
         request: What was asked for.
+        console: Told for whom it waits.
         step: Told how far it is.
 
     Raises LockError ``no-commit-applies`` with a finding for every group of commits that was passed over; FetchError.
@@ -85,7 +92,7 @@ def walk_back(
     first = next(iter(sources.values()))
 
     def waiting(words: str) -> None:
-        step.progress(note=words)
+        console.line(f"  ..  {words}")
 
     tip = pin.newest(first.url, first.ref, workspace=request.workspace, waiting=waiting)
     mirror = bring_files(first.url, tip, (), workspace=request.workspace, waiting=waiting)
@@ -94,7 +101,7 @@ def walk_back(
     skipped: list[Skipped] = []
     with working_folder(request.workspace, "walk") as folder:
         trial = _Trial(
-            sources=sources, series=series, mirror=mirror, folder=folder, request=request, step=step, trees={}
+            sources=sources, series=series, mirror=mirror, folder=folder, request=request, waiting=waiting, trees={}
         )
         for number, commit in enumerate(commits):
             step.progress(number, len(commits), note=f"{commit[:_SHOWN]}")
@@ -122,7 +129,7 @@ class _Trial:
     mirror: Mirror
     folder: Path
     request: Request
-    step: Step
+    waiting: Waiting
     trees: dict[str, Worktree]
 
     def seen(self, commit: str) -> object:
@@ -141,7 +148,7 @@ class _Trial:
         """Return what would be locked for each package at a commit."""
         workspace = self.request.workspace
         return {
-            name: pin.pin_commit(source, commit, package=name, workspace=workspace, waiting=self._waiting)
+            name: pin.pin_commit(source, commit, package=name, workspace=workspace, waiting=self.waiting)
             for name, source in self.sources.items()
         }
 
@@ -154,16 +161,13 @@ class _Trial:
         workspace = self.request.workspace
         paths = tuple(entry.path for entry in locked.paths)
         if locked.submodules:
-            fetch(locked, package=series.package, workspace=workspace, offline=False, waiting=self._waiting)
+            fetch(locked, package=series.package, workspace=workspace, offline=False, waiting=self.waiting)
             tree = export(locked, folder.with_name(f"{folder.name}-{locked.commit}"), workspace=workspace)
             return apply_series(series, tree, version=locked.version, write=False)
-        mirror = bring_files(locked.url, locked.commit, paths, workspace=workspace, waiting=self._waiting)
+        mirror = bring_files(locked.url, locked.commit, paths, workspace=workspace, waiting=self.waiting)
         moving = self.trees.setdefault(series.package, Worktree(folder, index=folder.with_name(f"{folder.name}.index")))
         moving.move(mirror, trees.files(mirror, locked.commit, paths))
         return apply_series(series, folder, version=locked.version, write=False, known=moving.files)
-
-    def _waiting(self, words: str) -> None:
-        self.step.progress(note=words)
 
 
 def _reasons(package: str, result: PatchResult) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sglforge.base.cancel import Cancellation
 from sglforge.base.download import redact
 from sglforge.base.workspace import Workspace
 from sglforge.errors import FetchError
@@ -13,14 +14,21 @@ from sglforge.sources.git.resolve import bring_commit
 
 
 def bring_files(
-    url: str, commit: str, paths: Sequence[str], *, workspace: Workspace, waiting: Waiting, offline: bool = False
+    url: str,
+    commit: str,
+    paths: Sequence[str],
+    *,
+    workspace: Workspace,
+    waiting: Waiting,
+    offline: bool = False,
+    cancellation: Cancellation | None = None,
 ) -> Mirror:
     """Return the mirror of a URL that holds a commit, and every blob below some of its paths; nobody is asked where
     they are there.
 
     Raises LockError ``git-ref-missing``; FetchError.
     """
-    mirror = mirror_of(url, workspace, offline=offline)
+    mirror = mirror_of(url, workspace, offline=offline, cancellation=cancellation)
     if not mirror.has_commit(commit):
         with opened(mirror, workspace, waiting=waiting):
             bring_commit(mirror, commit)

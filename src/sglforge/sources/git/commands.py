@@ -87,6 +87,7 @@ def ask(
     stdin: str | None = None,
     timeout_s: float = TRANSFER_TIMEOUT_S,
     sleep: Callable[[float], None] = time.sleep,
+    run: proc.Runner = proc.run,
 ) -> str:
     """Return what git says after it asked the origin of a mirror; what may pass is tried three times.
 
@@ -98,6 +99,7 @@ def ask(
         stdin: What git reads.
         timeout_s: How long it may take.
         sleep: How to pause between attempts.
+        run: How to run git.
 
     Raises FetchError, one code for each way to fail: see :mod:`sglforge.sources.git.faults`.
     """
@@ -108,7 +110,7 @@ def ask(
     while True:
         tried += 1
         try:
-            done = proc.run(argv, env=environment, stdin=stdin, timeout_s=timeout_s, check=False)
+            done = run(argv, env=environment, stdin=stdin, timeout_s=timeout_s, check=False)
         except proc.ProcessError as error:
             if error.code == "program-missing":
                 raise _missing(error) from error

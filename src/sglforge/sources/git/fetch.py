@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sglforge.base.cancel import Cancellation
 from sglforge.base.download import redact
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
@@ -22,6 +23,7 @@ def fetch(
     offline: bool,
     waiting: Waiting,
     command: str = "nox -s fetch",
+    cancellation: Cancellation | None = None,
 ) -> SourceCommit:
     """Bring a locked commit with the files that the build sees, where they are not here; ask nobody where they are.
 
@@ -32,6 +34,7 @@ def fetch(
         offline: Whether only repositories on this machine may be asked.
         waiting: Told for whom a run waits.
         command: What brings it, for a hint where it may not be fetched.
+        cancellation: What ends it.
 
     Raises FetchError, ``offline-missing`` among others.
     """
@@ -39,7 +42,9 @@ def fetch(
     wanted += [(module.url, module.commit, (trees.WHOLE,)) for module in locked.submodules]
     for url, commit, paths in wanted:
         try:
-            bring_files(url, commit, paths, workspace=workspace, waiting=waiting, offline=offline)
+            bring_files(
+                url, commit, paths, workspace=workspace, waiting=waiting, offline=offline, cancellation=cancellation
+            )
         except (FetchError, LockError) as error:
             if not offline or error.code in {"disk-full", "git-missing", "mirror-damaged"}:
                 raise
@@ -53,7 +58,14 @@ def fetch(
 
 
 def fetch_proven(
-    locked: LockedGit, *, package: str, workspace: Workspace, offline: bool, waiting: Waiting, command: str
+    locked: LockedGit,
+    *,
+    package: str,
+    workspace: Workspace,
+    offline: bool,
+    waiting: Waiting,
+    command: str,
+    cancellation: Cancellation | None = None,
 ) -> SourceCommit:
     """Do what :func:`fetch` does, then export everything and hash it; a damaged mirror is made again, once.
 
@@ -62,7 +74,13 @@ def fetch_proven(
     for again in (False, True):
         try:
             found = fetch(
-                locked, package=package, workspace=workspace, offline=offline, waiting=waiting, command=command
+                locked,
+                package=package,
+                workspace=workspace,
+                offline=offline,
+                waiting=waiting,
+                command=command,
+                cancellation=cancellation,
             )
             with working_folder(workspace, "proof") as folder:
                 export(locked, folder / package, workspace=workspace, command=command)

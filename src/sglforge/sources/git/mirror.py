@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from sglforge.base.exclusive import exclusive
+from sglforge.base import proc
+from sglforge.base.cancel import Cancellation
+from sglforge.base.exclusive import Use, exclusive
 from sglforge.base.files import digest, publish_directory, remove
 from sglforge.base.workspace import Workspace
 from sglforge.errors import FetchError
@@ -20,15 +24,19 @@ Waiting = Callable[[str], None]
 
 _ATTRIBUTES = "* -text -eol -crlf -filter -ident -working-tree-encoding\n"
 _LOCKED = "refs/locked/"
+_USE = Use(doing="writes to a mirror of a git repository", code="workspace-busy", error=FetchError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """A mirror: where its origin is, its bare repository, and whether only origins on this machine may be asked."""
+    """A mirror: where its origin is, its bare repository, whether only origins on this machine may be asked, and what
+    ends that, which may take long.
+    """
 
     url: str
     path: Path
     offline: bool = False
+    cancellation: Cancellation | None = None
 
     def read(self, *words: str, stdin: str | None = None) -> str:
         """Return what git says about the mirror, which is asked alone.
@@ -82,15 +90,34 @@ class Mirror:
         return {name: one for one, _, name in lines if not names or name in names}
 
     def _ask(self, *words: str, stdin: str | None = None, timeout_s: float = commands.TRANSFER_TIMEOUT_S) -> str:
-        return commands.ask(self.path, *words, url=self.url, offline=self.offline, stdin=stdin, timeout_s=timeout_s)
+        return commands.ask(
+            self.path,
+            *words,
+            url=self.url,
+            offline=self.offline,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            run=partial(proc.run, cancellation=self.cancellation),
+            sleep=self.pause,
+        )
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless it is cancelled."""
+        if self.cancellation:
+            self.cancellation.sleep(seconds)
+        else:
+            time.sleep(seconds)
 
 
 _STEADY = ("--no-auto-maintenance", "--no-recurse-submodules")
 
 
-def mirror_of(url: str, workspace: Workspace, *, offline: bool = False) -> Mirror:
+def mirror_of(
+    url: str, workspace: Workspace, *, offline: bool = False, cancellation: Cancellation | None = None
+) -> Mirror:
     """Return the mirror of a URL; it need not be there."""
-    return Mirror(url=url, path=workspace.sources / "git" / f"{digest(url)}.git", offline=offline)
+    path = workspace.sources / "git" / f"{digest(url)}.git"
+    return Mirror(url=url, path=path, offline=offline, cancellation=cancellation)
 
 
 @contextmanager
@@ -99,9 +126,10 @@ def opened(mirror: Mirror, workspace: Workspace, *, waiting: Waiting) -> Iterato
 
     What a killed run left half done in it is removed first. A mirror that git does not recognise is put aside.
 
-    Raises FetchError ``git-missing``, and InstallError where another run holds it for too long.
+    Raises FetchError ``git-missing``, and ``workspace-busy`` where another run holds it for too long.
     """
-    with exclusive(workspace.locks / f"git-{mirror.path.stem[:16]}", waiting=waiting):
+    name = workspace.locks / f"git-{mirror.path.stem[:16]}"
+    with exclusive(name, waiting=waiting, use=_USE, pause=mirror.pause):
         _sweep(mirror)
         if mirror.path.is_dir() and not _is_usable(mirror):
             put_aside(mirror)

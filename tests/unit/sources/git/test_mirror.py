@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,14 +16,17 @@ import pytest
 from git_locking import lock_of, mirror_here, source_of
 from git_repositories import Repository
 
+from sglforge.base.cancel import Cancellation, Cancelled
 from sglforge.base.workspace import Workspace
 from sglforge.sources.git import pin
+from sglforge.sources.git.bring import bring_files
 from sglforge.sources.git.export import export
 from sglforge.sources.git.fetch import fetch_proven
 
 LOCK = """
 import sys
 from pathlib import Path
+from sglforge.base.cancel import Cancellation, Cancelled
 from sglforge.base.workspace import Workspace
 from sglforge.config.model import GitSource
 from sglforge.sources.git import pin
@@ -128,3 +132,19 @@ def test_nothing_in_the_environment_leads_to_another_repository(
     commit = pin.newest(upstream.url, "main", workspace=workspace, waiting=pytest.fail)
     assert commit == proven(upstream, workspace)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_asks_can_be_ended(workspace: Workspace) -> None:
+    """A server that says nothing, and a run that is cancelled: git is ended at once."""
+    cancellation = Cancellation()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        url = f"git://127.0.0.1:{server.getsockname()[1]}/x.git"
+        work = pool.submit(
+            bring_files, url, "a" * 40, (), workspace=workspace, waiting=pytest.fail, cancellation=cancellation
+        )
+        server.accept()
+        start = time.monotonic()
+        cancellation.cancel()
+        with pytest.raises(Cancelled):
+            work.result(timeout=30)
+    assert time.monotonic() - start < 20
