@@ -494,7 +494,9 @@ def _plan(verbs: Verbs) -> None:
     _selecting(parser)
     _online(parser)
     _sharing(parser)
-    parser.add_argument("--explain", action="store_true", help="show the parts of each key")
+    parser.add_argument(
+        "--explain", action="store_true", help="show what changed since the last build, or all that decides"
+    )
 
 
 def _build(verbs: Verbs) -> None:

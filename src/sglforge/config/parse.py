@@ -31,11 +31,11 @@ def validate(document: Document, model: type[M]) -> M:
     """
     from pydantic import ValidationError
 
-    from sglforge.config.faults import findings
-
     try:
         return model.model_validate(document.data, by_alias=True, by_name=False)
     except ValidationError as error:
+        from sglforge.config.faults import findings
+
         found = tuple(findings(error.errors(include_url=False), document, model))
         raise invalid(found) from None
 

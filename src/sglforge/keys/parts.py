@@ -85,13 +85,7 @@ def source_parts(source: Source, locked: LockedSource | None, content: Sha256 | 
     """
     match source, locked:
         case GitSource(), LockedGit():
-            return {
-                "kind": "git",
-                "subdirectory": source.subdirectory,
-                "version": locked.version,
-                "paths": {item.path: item.id for item in locked.paths},
-                "submodules": {item.path: item.commit for item in locked.submodules},
-            }
+            return {"kind": "git", **locked.seen_by_build(source.subdirectory)}
         case PathSource(), _:
             return {"kind": "path", "path": source.path, "digest": content}
         case _, LockedArchive():

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from sglforge import plan as plans
 from sglforge.base.console import Console
-from sglforge.base.files import digest
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.build import store
@@ -190,7 +189,7 @@ def _environment_name(request: Request, stack: Stack, target: Target) -> str:
 
 
 def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str) -> dict[str, Sha256]:
-    """Return the hash of what each package is built from: archive for this Python, folder, or what it sees of a commit.
+    """Return the hash of what each package is built from: its archive for this Python, or its folder.
 
     Raises LockError ``lock-stale`` for a commit that was locked with other paths or another version.
     """
@@ -202,8 +201,7 @@ def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str)
         elif isinstance(locked := lock.sources.get(name), LockedArchive):
             found[name] = Sha256(choose(locked, minor).sha256)
         elif isinstance(locked, LockedGit) and isinstance(source, GitSource):
-            _require_current(name, locked, source, lock)
-            found[name] = digest(locked.seen_by_build(source.subdirectory))
+            _require_current(name, locked, source, lock)  # what a build sees of it is in the lock
     return found
 
 
