@@ -8,6 +8,7 @@ between the store and here leaves the build before.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def last_build(workspace: Workspace, *, package: str, target: str, python_minor:
     """Return the last build of a package for a target and a Python; None where none is known or can be read."""
     try:
         document = json.loads(_path(workspace, package, target, python_minor).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     match document:
         case {"schema": 1, "key-parts": dict(parts)}:
@@ -50,7 +51,8 @@ def _took(document: Parts) -> Estimate:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return float(value) if is_one else None
 
 
 def _path(workspace: Workspace, package: str, target: str, python_minor: str) -> Path:
