@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,11 +121,11 @@ def _words(value: object) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    """Return a leaf for people: ids are cut, lists are listed."""
+    """Return a leaf for people: ids are cut, lists are listed, what a terminal would obey is quoted."""
     if value is MISSING:
         return "none"
     if isinstance(value, str):
-        return value[:SHORT] if _is_id(value) else value or '""'
+        return value[:SHORT] if _is_id(value) else value if value and value.isprintable() else json.dumps(value)
     return ", ".join(map(_shown, value)) or "none" if isinstance(value, Sequence) else str(value)
 
 

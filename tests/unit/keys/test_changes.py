@@ -52,6 +52,11 @@ GIT = ("lock", "sources", "engine")
         (("known", "toolchain", "nvcc"), "13.1.2", ["toolchain: nvcc 13.0.88 -> 13.1.2"]),
         (("lock", "pythons", 0, "torch", "version"), "2.15.0", ["toolchain: torch 2.14.1+cu130 -> 2.15.0+cu130"]),
         (("known", "compilers"), {"CXX": ""}, ["environment: CXX g++-13 -> \"\"", "environment: CC gcc-13 -> none"]),
+        (
+            ("recipes", "engine", "environment", "ENGINE_MODE"),
+            "\x1b[2Jslow\n",
+            ['environment: ENGINE_MODE fast -> "\\u001b[2Jslow\\n"'],
+        ),
         (("target", "arch_list"), ["12.0a"], ["target: arch-list 12.0f -> 12.0a"]),
         (("recipes", "engine", "exclude"), {}, ["recipe: exclude engine/tests/* -> none"]),
     ],
