@@ -220,6 +220,7 @@ def _bring(step: Step, catalog_root: Path, archive: BroughtSource | None, into: 
         case PathSource(path=path):
             copy_folder(catalog_root / path, into)
             described = {"path": path, "digest": digest_folder(into)}
+            _require_planned(step, path, described["digest"])
             return _Brought(kind="path", tree=into, version=None, described=described)
         case WheelSource() | SdistSource() as source:
             if not isinstance(archive, SourceArchive):
@@ -245,6 +246,19 @@ def _bring(step: Step, catalog_root: Path, archive: BroughtSource | None, into: 
                 subdirectory=subdirectory or ".",
                 origin={"url": redact(locked.url), "commit": locked.commit, "described": locked.described},
             )
+
+
+def _require_planned(step: Step, path: str, content: str) -> None:
+    """Refuse a folder that is not the one whose digest is in the key: its wheel would stand for another one."""
+    match step.key_parts:
+        case {"source": {"digest": str(planned)}} if planned != content:
+            raise BuildError(
+                code="source-changed",
+                message=f"{path} was changed after its build key was worked out",
+                hint="repeat the command when nobody writes to the folder",
+            )
+        case _:
+            pass
 
 
 def _patch(source: _Brought, series: Series | None) -> _Patched | None:

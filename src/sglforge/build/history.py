@@ -51,8 +51,9 @@ def _took(document: Parts) -> Estimate:
 
 
 def _number(value: object) -> float | None:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-    return float(value) if is_one else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    return None
 
 
 def _path(workspace: Workspace, package: str, target: str, python_minor: str) -> Path:

@@ -232,6 +232,15 @@ def test_a_folder_is_built_from_source(
     assert not (PACKAGES / "pure-toy" / "build").exists()
 
 
+def test_a_folder_that_was_changed_since_the_plan_is_not_built(do: Execute, workspace: Workspace) -> None:
+    step = path_step("pure-toy", "pure_toy")
+    parts = {**step.key_parts, "source": {"kind": "path", "path": "packages/pure-toy", "digest": "0" * 64}}
+    with pytest.raises(BuildError) as caught:
+        do(replace(step, key_parts=parts))
+    assert caught.value.code == "source-changed"
+    assert lookup(workspace, step.key) is None
+
+
 def test_nothing_is_built_without_the_wheels_that_it_is_built_with(do: Execute) -> None:
     step = replace(path_step("pure-toy", "pure_toy"), depends=("base",))
     with pytest.raises(BuildError, match="toy is built with base"):
