@@ -13,7 +13,9 @@ from sglforge.pipeline import sharing
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
-from sglforge.plan import BuildPlan, Estimate
+from sglforge.plan import Estimate
+
+MIB_PER_GIB = 1024
 
 
 def doctor(request: Request, console: Console) -> Outcome:
@@ -98,7 +100,8 @@ def _text(planned: Planned, *, explain: bool, others: Mapping[str, Mapping[str, 
     if waits_for := planned.selection.target.waits_for:
         lines.append(f"this target cannot be built yet; it waits for {waits_for}")
     for step in planned.plan.steps:
-        lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}")
+        took = f"; it took {_took(step.estimate)} the last time" if step.estimate != Estimate() else ""
+        lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}{took}")
         other = others.get(step.package, {})
         lines += [f"      is in {name}: build copies it" for name in other.get("in", ())]
         lines += [f"      may be in {name}: a plan does not ask" for name in other.get("perhaps_in", ())]
@@ -107,14 +110,18 @@ def _text(planned: Planned, *, explain: bool, others: Mapping[str, Mapping[str, 
             shown = [change.text for change in step.changes] or described(step.key_parts)
             lines.extend(f"        {line}" for line in shown)
     lines.append(f"environment {planned.plan.environment_key[:12]}")
-    if planned.plan.misses:
-        lines.append(f"to build: {_takes(planned.plan)}")
+    if misses := planned.plan.misses:
+        took = _took(planned.plan.estimate)
+        lines.append(f"to build: {len(misses)} of {len(planned.plan.steps)}; the last time it took {took}")
     return "\n".join(lines)
 
 
-def _takes(plan: BuildPlan) -> str:
-    """Say what the misses took the last time; what nobody measured is unknown, never guessed."""
-    took = plan.estimate
+def _took(took: Estimate) -> str:
+    """Say time and memory; what nobody measured is unknown, never guessed."""
     seconds = f"{took.seconds:.0f} s" if took.seconds is not None else "unknown time"
-    memory = f"{took.peak_rss_mib / 1024:.1f} GiB" if took.peak_rss_mib is not None else "unknown memory"
-    return f"{len(plan.misses)} of {len(plan.steps)} packages; it took {seconds} and {memory} the last time"
+    if took.peak_rss_mib is None:
+        return f"{seconds} and unknown memory"
+    small = took.peak_rss_mib < MIB_PER_GIB
+    return f"{seconds} and " + (
+        f"{took.peak_rss_mib:.0f} MiB" if small else f"{took.peak_rss_mib / MIB_PER_GIB:.1f} GiB"
+    )

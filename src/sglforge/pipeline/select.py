@@ -132,7 +132,7 @@ def plan(request: Request, selection: Selection) -> Planned:
     series = {name: found for name in names if (found := load_series(root, name))}
     known = Known(
         toolchain=fingerprint(selection.facts),
-        compilers={name: value for name in ("CC", "CXX") if (value := os.environ.get(name))},
+        compilers=_compilers(),
         sources=_sources(selection, names, lock, python.locked.minor),
         series={
             name: found.topic_digests(locked.version)
@@ -156,6 +156,22 @@ def plan(request: Request, selection: Selection) -> Planned:
         found=_found(drafts, request, target=target.name, python_minor=python.locked.minor),
     )
     return Planned(selection=selection, python=python, series=series, plan=made)
+
+
+def _compilers() -> dict[str, str]:
+    """Return the user's CC and CXX, where they are set.
+
+    Raises ConfigError ``value-not-printable``: they are part of keys, which people read.
+    """
+    found = {name: value for name in ("CC", "CXX") if (value := os.environ.get(name))}
+    for name, value in found.items():
+        if not value.isprintable():
+            raise ConfigError(
+                code="value-not-printable",
+                message=f"the variable {name} is {value!a}, and that is no name of a compiler",
+                hint=f"set {name} anew, or unset it",
+            )
+    return found
 
 
 def _found(drafts: Sequence[Draft], request: Request, *, target: str, python_minor: str) -> Found:

@@ -132,3 +132,10 @@ def test_nothing_but_what_decides_changes_a_plan(toys: Toys, tmp_path: Path) -> 
     elsewhere = Toys(tmp_path / "elsewhere")
     assert {name: step["key"] for name, step in elsewhere.steps().items()} == {n: s["key"] for n, s in before.items()}
     assert json.dumps(before) == json.dumps(toys.steps())
+
+
+def test_a_compiler_that_nobody_can_read_is_refused(toys: Toys) -> None:
+    env = {**offline(toys.catalog), "CC": "gcc\udcff"}
+    words = ("--offline", "--catalog", toys.catalog, "--target", "cpu")
+    done = call("plan", *words, workspace=toys.workspace, env=env)
+    assert (done.code, done.codes) == (2, {"value-not-printable"})
