@@ -18,7 +18,19 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmarks import cold, drift, installing, kill_table, machine, noop, patch_tools, patching, planning, serving
+from benchmarks import (
+    cold,
+    drift,
+    installing,
+    kill_table,
+    machine,
+    noop,
+    patch_tools,
+    patching,
+    planning,
+    serving,
+    storing,
+)
 from benchmarks.measure import BenchError
 from benchmarks.setting import Setting
 
@@ -35,6 +47,7 @@ FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "serving": serving.measure,
     "kill-table": kill_table.measure,
     "false-alarms": kill_table.measure_real,
+    "store": storing.measure,
     "cold": cold.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "results"

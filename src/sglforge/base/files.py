@@ -53,6 +53,14 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def listed(folder: Path) -> list[Path]:
+    """Return what is in a folder, by name; nothing where there is no such folder."""
+    try:
+        return sorted(folder.iterdir(), key=lambda path: path.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def sync(path: Path) -> None:
     """Have a file, or the names in a folder, written to the disk before anything else happens.
 

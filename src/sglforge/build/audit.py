@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sglforge.base.files import remove, sha256_file
+from sglforge.base.files import listed, remove, sha256_file
 from sglforge.base.ids import BuildKey
 from sglforge.base.workspace import Workspace
 from sglforge.build.entry import Entry, is_key
-from sglforge.build.store import entry_path, object_path, read_entry, writing
+from sglforge.build.store import object_path, read_entry, writing
 from sglforge.errors import Finding, Severity
 
 THREADS = 4
@@ -39,7 +39,8 @@ def audit(workspace: Workspace, *, progress: Callable[[int, int], None] = lambda
     store = workspace.store
     faults = _Faults()
     entries = dict(_entries(store, faults))
-    files = sorted((store / "objects").glob("[!.]*/[!.]*"))
+    folders = [folder for folder in listed(store / "objects") if not folder.name.startswith(".")]
+    files = [path for folder in folders for path in listed(folder) if not path.name.startswith(".")]
     found, sizes = {}, 0
     with ThreadPoolExecutor(max_workers=min(THREADS, os.cpu_count() or 1)) as pool:
         for number, (path, hashed) in enumerate(zip(files, pool.map(_hash, files), strict=True)):
@@ -120,9 +121,9 @@ class _Faults:
 
 def _entries(store: Path, faults: _Faults) -> Iterator[tuple[Path, Entry]]:
     """Yield the entries that are whole with their paths; note the others."""
-    for path in sorted((store / "entries").glob("*.json")):
+    for path in listed(store / "entries"):
         key = BuildKey(path.name.removesuffix(".json"))
-        if path.name.startswith(".") or not is_key(key):
+        if key == path.name or not is_key(key):
             continue
         try:
             entry = read_entry(store, key)
@@ -171,18 +172,11 @@ def _whole_entry(store: Path, path: Path) -> bool:
 def _unknown(store: Path) -> Iterator[Path]:
     """Yield what is in a store and belongs to none of its parts."""
     known = {"entries", "objects"}
-    yield from (path for path in _listed(store) if path.name not in known)
-    for path in _listed(store / "entries"):
-        if path != entry_path(store, BuildKey(path.name.removesuffix(".json"))) or not is_key(path.stem):
+    yield from (path for path in listed(store) if path.name not in known)
+    for path in listed(store / "entries"):
+        if path.suffix != ".json" or not is_key(path.stem):
             yield path
-    for folder in _listed(store / "objects"):
+    for folder in listed(store / "objects"):
         if not is_key(folder.name) or not folder.is_dir():
             yield folder
-        yield from (path for path in _listed(folder) if path.name.startswith("."))
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        yield from (path for path in listed(folder) if path.name.startswith("."))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sglforge.base.files import sync
+from sglforge.base.files import listed, sync
 from sglforge.base.ids import BuildKey
 from sglforge.base.rubbish import Rubbish, discard, rubbish
 from sglforge.base.workspace import Workspace
@@ -91,7 +91,7 @@ def _why_kept(
 def _unreferenced(objects: Path, referenced: set[tuple[str, str]]) -> Iterator[Rubbish]:
     """Yield objects without an entry, and folders that hold nothing else."""
     for folder in _ours(objects):
-        names = {path.name for path in _files(folder)} if folder.is_dir() else set()
+        names = {path.name for path in listed(folder)} if folder.is_dir() else set()
         staying = {name for name in names if (folder.name, name) in referenced}
         if not staying:
             yield rubbish("object", folder, "no entry refers to it")
@@ -101,7 +101,7 @@ def _unreferenced(objects: Path, referenced: set[tuple[str, str]]) -> Iterator[R
 
 
 def _old_layout(store: Path) -> Iterator[Rubbish]:
-    for path in _files(store):
+    for path in listed(store):
         if path.is_dir() and not path.is_symlink() and (is_key(path.name) or path.name.endswith(".tmp")):
             yield rubbish("old-entry", path, "an older sglforge wrote it; this one does not read it")
 
@@ -120,13 +120,6 @@ def _read(store: Path, key: BuildKey) -> Entry | None:
 
 def _ours(folder: Path) -> Iterator[Path]:
     """Yield what has a name that a store gives, also to what is not finished; anything else stays where it is."""
-    for path in _files(folder):
+    for path in listed(folder):
         if is_key(path.name.removesuffix(".json")) or (path.name.startswith(".") and path.name.endswith(".tmp")):
             yield path
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -67,13 +67,21 @@ def lookup(workspace: Workspace, key: BuildKey) -> StoredWheel | None:
     """
     try:
         found = read_entry(workspace.store, key)
-        path = object_path(workspace.store, found)
-        status = path.lstat()
     except (OSError, ValueError):
         return None
-    if status.st_size != found.size or not stat.S_ISREG(status.st_mode):
+    if not has_wheel(workspace.store, found):
         return None
+    path = object_path(workspace.store, found)
     return StoredWheel(key=key, path=path, sha256=found.sha256, provenance=found.document)
+
+
+def has_wheel(store: Path, found: Entry) -> bool:
+    """Say whether the wheel of an entry is there, a file of the right size; it is not read."""
+    try:
+        status = object_path(store, found).lstat()
+    except OSError:
+        return False
+    return status.st_size == found.size and stat.S_ISREG(status.st_mode)
 
 
 def keys(workspace: Workspace) -> Collection[BuildKey]:

@@ -14,7 +14,7 @@ from sglforge.base.rubbish import Rubbish
 from sglforge.build.audit import audit, repair
 from sglforge.build.collect import DAY_S, Kept, collect
 from sglforge.build.entry import Entry
-from sglforge.build.store import entry_keys, entry_path, lookup, read_entry, writing
+from sglforge.build.store import entry_keys, entry_path, has_wheel, lookup, read_entry, writing
 from sglforge.build.uses import in_use
 from sglforge.errors import ConfigError, Finding, InstallError, Severity, verdict_of
 from sglforge.keys.changes import changes, described
@@ -47,7 +47,7 @@ def _list(request: Request, _console: Console) -> Outcome:
         rows.append(
             {
                 "key": key,
-                "state": "whole" if entry and lookup(request.workspace, key) else "damaged",
+                "state": "whole" if entry and has_wheel(request.workspace.store, entry) else "damaged",
                 "package": entry.package if entry else None,
                 "version": _version(entry) if entry else None,
                 "bytes": entry.size if entry else None,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sglforge.base import scratch
 from sglforge.base.exclusive import take
+from sglforge.base.files import listed
 from sglforge.base.rubbish import Rubbish, age_s, discard, rubbish
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.workspace import Workspace
@@ -72,7 +73,7 @@ def tidy(
 
 def _archives(workspace: Workspace, staying: frozenset[str], keep_s: float, now: float) -> Iterator[Rubbish]:
     for parent, kind in ((workspace.sources, "archive"), (workspace.trees, "tree")):
-        for folder in _listed(parent):
+        for folder in listed(parent):
             name = folder.name.removeprefix(".").partition(".")[0]
             if not _HEX.fullmatch(name) or age_s(folder, now) < keep_s:
                 continue
@@ -84,7 +85,7 @@ def _archives(workspace: Workspace, staying: frozenset[str], keep_s: float, now:
 
 def _runs(workspace: Workspace, live: frozenset[str], keep_s: float, now: float) -> Iterator[Rubbish]:
     latest = (workspace.runs / "latest").resolve()
-    for folder in _listed(workspace.runs):
+    for folder in listed(workspace.runs):
         if folder.is_symlink() or not folder.is_dir() or folder == latest or folder.name in live:
             continue
         if age_s(folder, now) >= keep_s:
@@ -92,7 +93,7 @@ def _runs(workspace: Workspace, live: frozenset[str], keep_s: float, now: float)
 
 
 def _working_folders(workspace: Workspace, keep_s: float, now: float) -> Iterator[Rubbish]:
-    for folder in _listed(workspace.scratch):
+    for folder in listed(workspace.scratch):
         if scratch.is_abandoned(folder, older_than_s=keep_s, now=now):
             yield rubbish("scratch", folder, "nobody works in it any more")
 
@@ -114,10 +115,3 @@ def _is_held(path: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
