@@ -241,5 +241,5 @@ def _warning(found: Place, key: BuildKey, why: str, *, given_up: bool) -> Findin
         severity=Severity.WARNING,
         subject=found.name,
         message=f"store {found.name} is not used for {key[:12]}: {why}{rest}",
-        hint="the wheel is built here; correct that store, or leave it out (--store, SGLFORGE_STORES)",
+        hint="the build goes on without it; correct that store, or leave it out (--store, SGLFORGE_STORES)",
     )
