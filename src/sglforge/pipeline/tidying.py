@@ -102,6 +102,7 @@ def _free_locks(workspace: Workspace, keep_s: float, now: float) -> None:
     """Remove lock files that nobody holds: whoever takes one makes sure that it is still the one of that name."""
     for path in workspace.locks.glob("key-*.lock"):
         if age_s(path, now) >= keep_s and (held := take(path)) is not None:
+            path.with_suffix(".holder").unlink(missing_ok=True)  # of a run that was killed
             path.unlink(missing_ok=True)
             os.close(held)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.base.exclusive import take
+from sglforge.base.files import listed, remove
 from sglforge.base.ids import BuildKey
 from sglforge.base.rubbish import Rubbish, age_s, discard, rubbish
 from sglforge.base.workspace import Workspace
@@ -16,6 +17,7 @@ from sglforge.provision.install import environment_lock
 from sglforge.provision.receipt import RECEIPT
 
 _KEY = re.compile(r"[0-9a-f]{64}")
+_HALF = re.compile(r"\.[0-9a-f]{64}\.[0-9]+\.tmp")
 _BUILT = re.compile(rb'"build_key": ?"([0-9a-f]{64})"')
 
 
@@ -35,10 +37,7 @@ class Inhabited:
 
 def environments(workspace: Workspace) -> tuple[Inhabited, ...]:
     """Return the environments of a workspace; a receipt that is damaged still says what can be read of it."""
-    try:
-        entries = sorted(workspace.environments.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
+    entries = listed(workspace.environments)
     names: dict[Path, list[str]] = {}
     for path in entries:
         if path.is_symlink():
@@ -63,6 +62,12 @@ def retire(
 def _retire(
     workspace: Workspace, *, keep_s: float, now: float, live: frozenset[str], dry_run: bool
 ) -> Iterator[Rubbish]:
+    for path in listed(workspace.environments):
+        if _HALF.fullmatch(path.name) and path.is_dir():  # whoever removed it was killed; it had no receipt any more
+            item = rubbish("environment", path, "an interrupted run left it")
+            if not dry_run:
+                remove(path)
+            yield item
     for found in environments(workspace):
         if found.names or found.folder.name in live or age_s(found.folder, now) < keep_s:
             continue

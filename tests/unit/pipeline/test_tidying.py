@@ -109,7 +109,9 @@ def test_lock_files_that_nobody_holds_go(workspace: Workspace) -> None:
     lock = take(held)
     assert lock
     old(workspace.locks / "store.lock")
+    old(workspace.locks / "key-b.holder")
     assert gone(workspace) == []
     assert held.exists()
+    assert {path.name for path in workspace.locks.iterdir()} == {"key-a.lock", "store.lock"}
     assert not free.exists()
     os.close(lock)
