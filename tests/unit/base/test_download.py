@@ -21,7 +21,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from sglforge.base.download import Page, download, local_path, read_text, redact
+from sglforge.base.download import Page, download, local_path, read_bytes, read_text, redact
 from sglforge.base.ids import Sha256
 from sglforge.errors import FetchError
 
@@ -539,6 +539,56 @@ def test_two_runs_fetch_one_file_once(serve: Callable[..., Loopback], tmp_path: 
     assert results == [GOOD] * 4
     assert len(server.ranges) == 1
     assert names(tmp_path) == ["file.bin"]
+
+
+def drip(connection: Connection) -> None:
+    """Send a byte now and then: no silence is ever long."""
+    connection.send_response(200)
+    connection.send_header("Content-Length", str(len(CONTENT)))
+    connection.end_headers()
+    for _ in range(100):
+        connection.wfile.write(b"x")
+        connection.wfile.flush()
+        time.sleep(0.1)
+
+
+def drip_headers(connection: Connection) -> None:
+    connection.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    for _ in range(100):
+        connection.wfile.write(b"x")
+        connection.wfile.flush()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("behaviour", [drip, drip_headers])
+def test_a_deadline_holds_for_a_server_that_is_never_silent(
+    behaviour: Serve, serve: Callable[..., Loopback], tmp_path: Path
+) -> None:
+    url, started = serve(behaviour).url, time.monotonic()
+    with pytest.raises(FetchError, match="takes longer than 1 s") as caught:
+        download(url, tmp_path / "file.bin", sha256=GOOD, timeout_s=5.0, deadline_s=1.0)
+    assert caught.value.code == "download-refused"
+    with pytest.raises(FetchError, match="takes longer than 1 s"):
+        read_bytes(url, limit_bytes=10**7, deadline_s=1.0)
+    assert time.monotonic() - started < 8
+
+
+def test_a_file_that_is_too_long_is_given_up_before_it_comes(serve: Callable[..., Loopback], tmp_path: Path) -> None:
+    server = serve(whole)
+    with pytest.raises(FetchError, match="more than the 999999 bytes") as caught:
+        download(server.url, tmp_path / "file.bin", sha256=None, limit_bytes=len(CONTENT) - 1)
+    assert caught.value.code == "download-refused"
+    with pytest.raises(FetchError, match="download-refused"):
+        read_bytes(server.url, limit_bytes=10, deadline_s=5.0)
+    assert len(server.ranges) == 2, "it is not tried again"
+    assert names(tmp_path) == []
+
+
+def test_what_is_bounded_and_right_arrives(serve: Callable[..., Loopback], tmp_path: Path) -> None:
+    url, size = serve(whole).url, len(CONTENT)
+    assert download(url, tmp_path / "file.bin", sha256=GOOD, limit_bytes=size, deadline_s=30.0) == GOOD
+    assert read_bytes(url, limit_bytes=size, deadline_s=30.0) == CONTENT
+    assert read_bytes(serve(status(404)).url, limit_bytes=1, deadline_s=30.0) is None
 
 
 def test_pages_have_their_final_url_and_charset(httpserver: HTTPServer) -> None:
