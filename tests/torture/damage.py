@@ -110,6 +110,8 @@ def _dead_holder(locks: Path, names: Sequence[str], chance: random.Random) -> st
 
 def _litter(phase: str, workspace: Path, chance: random.Random) -> str:
     """Leave what killed runs leave: drafts, parts, working folders without an owner."""
+    if phase == "collect":
+        phase = chance.choice(("fetch", "mirror", "store", "environment", "scratch", "record"))
     tag = f"{chance.randrange(1000, 4_000_000)}-{chance.randbytes(4).hex()}"
     name, folder = {
         "fetch": (f"{'1' * 64}/.x-1.0.tar.gz.part", workspace / "sources"),

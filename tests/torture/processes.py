@@ -87,7 +87,7 @@ class Launcher:
     def start(self, words: Sequence[str], *, plan: Mapping[str, object] | None = None) -> Running:
         """Start one run; ``plan`` makes it the victim of a fault inside."""
         self.talk.mkdir(parents=True, exist_ok=True)
-        facts = ("--facts", str(self.facts)) if self.facts else ()
+        facts = ("--facts", str(self.facts)) if self.facts and words[0] != "store" else ()
         argv = [sys.executable, "-m", "sglforge", *words, "--json", *facts]
         if self.without_override and os.geteuid() == 0:
             argv = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *argv]

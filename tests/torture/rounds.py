@@ -17,7 +17,7 @@ from torture.audit import Fault, audit
 from torture.damage import damage
 from torture.processes import Ended, Launcher, Running, command, leftovers, send, state, wait
 from torture.reference import Reference
-from torture.scenario import Scenario, Words
+from torture.scenario import CHECK, COLLECT, Scenario, Words
 
 GRACE_S = 10.0
 HINTS = 2
@@ -25,6 +25,7 @@ CLEAR = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 130})
 """Exit codes of errors that have a name."""
 PAUSE_S = (0.2, 1.2)
 WORKS = {
+    "collect": "locks/store.holder",
     "mirror": "sources/git",
     "build": "scratch/toy-*",
     "environment": "environments/*/venv",
@@ -312,8 +313,9 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
     needs: list[Words] = []
     if "lock" in verbs:
         needs.append(("lock",))
-    # what is damaged may be of a package that nobody has asked for
-    if packages := reference.catalog.packages if scenario.kind == "damage" else scenario.packages:
+    # what is damaged or collected may be of a package that nobody has asked for
+    everything = scenario.kind == "damage" or "store" in verbs
+    if packages := reference.catalog.packages if everything else scenario.packages:
         needs.append(("build", *packages))
     if "fetch" in verbs:
         needs.append(("fetch",))
@@ -323,6 +325,25 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
         _require(words, report, place, reference, launcher)
     if not report.problems:
         report.problems += _differences(report, place, reference, environment=bool(verbs & {"install", "verify"}))
+    if not report.problems and ("store" in verbs or scenario.number % 4 == 0):
+        _collect(report, place, reference, launcher)
+
+
+def _collect(report: Report, place: Place, reference: Reference, launcher: Launcher) -> None:
+    """Let gc work two hours later: what killed runs left has to go, and nothing else; the store has to verify."""
+    later = {"workspace": str(place.workspace), "catalog": str(place.catalog), "told": str(place.folder / "later")}
+    plan = {**later, "phase": "catalog", "number": 1, "act": "clock", "shift_s": 7200.0}
+    ready = ("build", *reference.catalog.packages) if report.scenario.start == "built" else None
+    for words in (COLLECT, CHECK, *([ready] if ready else [])):
+        run = launcher.call(words, deadline_s=reference.deadline_s, plan=plan if words == COLLECT else None)
+        report.log.append(f"later: {' '.join(words)}: {_outcome(run)}")
+        report.problems += _next_is_wrong(run, reference)
+        if run.code:
+            report.problems.append(f"the later `{' '.join(words)}` fails: {_outcome(run)}")
+        report.problems += [f"gc has removed the wheel of {name}" for name in _built(run)]
+    places = [place.workspace / name for name in ("store", "sources", "scratch", "environments", "trees")]
+    left = [fault for fault in audit(place.workspace) if fault.kind == "litter"]
+    report.problems += [f"after gc: {it}" for it in left if any(_is_in(it, folder) for folder in places)]
 
 
 def _require(words: Words, report: Report, place: Place, reference: Reference, launcher: Launcher) -> None:
@@ -331,6 +352,8 @@ def _require(words: Words, report: Report, place: Place, reference: Reference, l
         run = launcher.call(words, deadline_s=reference.deadline_s)
         report.log.append(f"next: {' '.join(words)}: {_outcome(run)}")
         report.problems += _next_is_wrong(run, reference)
+        if report.scenario.start == "built" and report.scenario.kind != "damage":
+            report.problems += [f"{name} is built again without a reason" for name in _built(run)]
         if run.code == 0 or report.problems:
             return
         if report.scenario.kind != "damage" or attempt == HINTS:
@@ -348,6 +371,11 @@ def _require(words: Words, report: Report, place: Place, reference: Reference, l
         followed = launcher.call(verb, deadline_s=reference.deadline_s)
         report.log.append(f"hint: {' '.join(hint)}: {_outcome(followed)}")
         report.problems += _next_is_wrong(followed, reference)
+
+
+def _built(run: Ended) -> list[str]:
+    """Return the packages that a build has built, and not found in the store."""
+    return [step["package"] for step in (run.document or {}).get("steps", []) if step["state"] != "hit"]
 
 
 def _next_is_wrong(run: Ended, reference: Reference) -> Iterator[str]:

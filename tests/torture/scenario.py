@@ -14,12 +14,12 @@ INSIDE = ("kill", "stop", "int", "term", "full", "denied", "broken", "clock")
 ERRNOS = {"full": errno.ENOSPC, "denied": errno.EACCES, "broken": errno.EIO}
 INSIDE_PHASES = (
     "catalog", "spawn", "record", "scratch", "fetch", "mirror", "unpack", "pack", "build", "store", "locks", "history",
-    "environment", "receipt", "resolve", "lock-file",
+    "environment", "receipt", "resolve", "lock-file", "collect",
 )  # fmt: skip
 OUTSIDE = {
-    "kill-all": ("mirror", "build", "environment", "resolve"),
+    "kill-all": ("collect", "mirror", "build", "environment", "resolve"),
     "kill-child": ("mirror", "build", "environment", "resolve"),
-    "stop-all": ("build", "environment", "resolve"),
+    "stop-all": ("collect", "build", "environment", "resolve"),
     "small-disk": ("fetch", "mirror", "build", "environment"),
     "closed-folder": ("fetch", "build", "store", "record", "locks", "environment"),
 }
@@ -32,7 +32,7 @@ DAMAGE = {
     "link": ("fetch", "mirror", "store", "environment", "scratch"),
     "touch": ("fetch", "store", "environment", "scratch"),
     "dead-holder": ("locks", "environment"),
-    "litter": ("fetch", "mirror", "store", "environment", "scratch", "record"),
+    "litter": ("collect", "fetch", "mirror", "store", "environment", "scratch", "record"),
 }
 """What is wrong before the runs begin: a byte, a size, a file, a folder, times, the things of a dead run."""
 SHIFTS_S = (-10 * 365 * 86400.0, -3 * 86400.0, -7200.0, 7200.0, 3 * 86400.0, 10 * 365 * 86400.0)
@@ -41,6 +41,8 @@ BUILDS = ("toy-wheel", "toy-sdist", "toy-folder", "toy-git")
 PROCESSES = {1: 50, 2: 32, 3: 10, 4: 4, 5: 2, 8: 2}
 """How many runs a round has, and how often in a hundred."""
 Words = tuple[str, ...]
+COLLECT: Words = ("store", "gc", "--keep-days", "0")
+CHECK: Words = ("store", "verify")
 Counts = Mapping[str, Mapping[str, int]]
 """Operations by verb (its words) and phase, counted in an undisturbed run."""
 
@@ -139,11 +141,13 @@ def draw(seed: int, number: int, counts: Counts) -> Scenario:
 def verbs_counted() -> list[tuple[str, Words]]:
     """Return what is counted and timed without a fault: how it starts, and the verb."""
     return [*(("empty", ("build", name)) for name in BUILDS), ("empty", ("fetch",)), ("built", ("install",)),
-            ("environment", ("verify",)), ("empty", ("lock",))]  # fmt: skip
+            ("environment", ("verify",)), ("empty", ("lock",)), ("built", COLLECT)]  # fmt: skip
 
 
 def _verb(fault: str, phase: str, chance: random.Random) -> Words:
     damage = fault in DAMAGE
+    if phase == "collect":
+        return COLLECT
     if phase in {"resolve", "lock-file"} and not damage:
         return ("lock",)
     if phase in {"environment", "receipt"}:
@@ -160,8 +164,8 @@ def _verb(fault: str, phase: str, chance: random.Random) -> Words:
 def _bystander(first: Words, chance: random.Random) -> Words:
     if first[0] in {"install", "verify"}:
         return (chance.choice(("install", "verify")),) if first[0] == "verify" else ("install",)
-    if first[0] == "lock":
-        return ("build", chance.choice(BUILDS))
+    if chance.random() < 0.2:
+        return chance.choice((COLLECT, CHECK))
     return ("build", chance.choice(BUILDS))
 
 
@@ -170,7 +174,7 @@ def _start(fault: str, phase: str, first: Words, chance: random.Random) -> str:
         if phase in {"environment", "receipt"}:
             return "environment"
         return "fetched" if phase in {"fetch", "mirror", "scratch", "locks"} else "built"
-    if first == ("install",):
+    if first in {("install",), COLLECT}:
         return "built"
     if phase in {"fetch", "mirror"} or first[0] in {"lock", "fetch"}:
         return "empty"

@@ -36,6 +36,7 @@ class Torturer:
         self.plan, self.last = plan, "catalog"
         self.counts: dict[str, int] = {}
         self.busy = self.fired = False
+        self.collects = "gc" in sys.orig_argv
         self.root, self.catalog = plan["workspace"] + "/", plan["catalog"] + "/"
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -74,6 +75,8 @@ class Torturer:
         if not path.startswith("/"):
             return self.last if path else None  # relative to an open folder: the work that goes on
         if path.startswith(self.root):
+            if self.collects:
+                return "collect"
             folder, _, rest = path[len(self.root) :].partition("/")
             if folder == "sources" and rest.startswith("git"):
                 return "mirror"
