@@ -45,7 +45,8 @@ def read(
         more: Variables of its environment besides.
         timeout_s: How long it may take.
 
-    Raises FetchError ``git-missing``, ``git-timeout``, and ``mirror-damaged`` when git cannot read what it should.
+    Raises FetchError ``git-missing``, ``git-timeout``, ``disk-full``, and ``mirror-damaged`` when git cannot read what
+    it should.
     """
     done = attempt(mirror, *words, stdin=stdin, more=more, timeout_s=timeout_s)
     if done.returncode:
@@ -123,8 +124,16 @@ def ask(
 
 
 def damaged(mirror: Path, said: str) -> FetchError:
-    """Return the error for a mirror in which something cannot be read."""
+    """Return the error for a mirror in which something cannot be read, or written because the disk is full."""
     last = [line for line in said.splitlines() if line.strip()][-3:]
+    if faults.is_full_disk(said):
+        return FetchError(
+            code="disk-full",
+            message="there is no room to work with a mirror of a git repository",
+            where=str(mirror),
+            context={"git says": "; ".join(last)},
+            hint="free some space, or use another workspace (--workspace DIR, SGLFORGE_HOME)",
+        )
     return FetchError(
         code="mirror-damaged",
         message="a mirror of a git repository cannot be read any more",

@@ -11,6 +11,7 @@ from sglforge.errors import FetchError
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 _SHOWN_LINES = 6
 _NETWORK_HINT = "check the network and git's own settings (proxy, insteadOf): git ls-remote {url}"
+_FULL_DISK = r"No space left on device|Disk quota exceeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class _Kind:
 
 _KINDS = (
     _Kind(
-        words=r"No space left on device|Disk quota exceeded",
+        words=_FULL_DISK,
         code="disk-full",
         message="there is no room for what {url} has",
         hint="free some space, or use another workspace (--workspace DIR, SGLFORGE_HOME)",
@@ -138,3 +139,8 @@ def _kind(said: str) -> _Kind | None:
 
 def _clean(said: str) -> str:
     return _URL.sub(lambda match: redact(match[0]), said)
+
+
+def is_full_disk(said: str) -> bool:
+    """Say whether git complains that the disk, or a quota, is full."""
+    return re.search(_FULL_DISK, said) is not None

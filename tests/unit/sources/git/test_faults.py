@@ -168,3 +168,9 @@ def test_words_of_git(said: str, code: str) -> None:
     error = faults.named(f"{said}\nfrom https://user:{SECRET}@host/x?token={SECRET}", "ssh://host/x", command="fetch")
     assert error.code == code
     assert SECRET not in str(error.context)
+
+
+def test_a_full_disk_is_no_damage_of_a_mirror(tmp_path: Path) -> None:
+    full = commands.damaged(tmp_path, "error: unable to write file ./objects/pack: No space left on device\nfatal: x")
+    assert (full.code, full.where) == ("disk-full", str(tmp_path))
+    assert commands.damaged(tmp_path, "fatal: loose object is corrupt").code == "mirror-damaged"
