@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -36,13 +37,17 @@ def main(arguments: Sequence[str]) -> int:
         print(f"left behind after {count} rounds: {kind}")
     seconds = time.monotonic() - begin
     hit = sum(report.hit for report in reports)
-    print(f"{len(reports)} rounds, {hit} hit, {len(lost)} lost, seed {options.seed}, {seconds:.0f} s")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    said = f"{len(reports)} rounds, {hit} hit, {len(lost)} lost, seed {options.seed}"
+    print(f"{said}, {seconds:.0f} s, {cpu_s:.0f} s of CPU time")
     for report in lost:
         print(f"again: python -m torture --seed {options.seed} --round {report.scenario.number} -v")
     if options.json:
         document = {
             "rounds": len(reports), "hit": hit, "lost": len(lost), "seed": options.seed, "jobs": options.jobs,
-            "seconds": round(seconds, 1), "load": {"before": load[0], "after": os.getloadavg()[0]},
+            "seconds": round(seconds, 1),
+            "cpu_seconds": round(cpu_s, 1), "load": {"before": load[0], "after": os.getloadavg()[0]},
             "machine": machine(), "cells": len(cells()), "skipped": skipped(), "coverage": counted(reports),
             "left_behind": dict(litter(reports)), "lost_rounds": [to_json(report) for report in lost],
             "processes": sum(len(report.scenario.verbs) for report in reports),
