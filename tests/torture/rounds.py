@@ -283,9 +283,11 @@ def _look(report: Report, place: Place, *, final: bool) -> None:
     left = leftovers(place.mark, place.folder, grace_s=GRACE_S)
     report.problems += [f"a process is left: {text}" for text in left]
     faults = audit(place.workspace, place.catalog)
-    # what the last build was made from is a remark: damaged, it counts as absent until the next build
-    forgotten = place.workspace / "history" if report.scenario.kind == "damage" else None
-    damaged = [fault for fault in faults if fault.kind == "damaged" and not _is_in(fault, forgotten)]
+    # what the last build was made of is a remark, and of a mirror the locked tree is held to its id when it is used:
+    # damaged, they wait for a run that needs them
+    waiting = [place.workspace / "history", place.workspace / "sources" / "git"]
+    waiting = waiting if report.scenario.kind == "damage" else []
+    damaged = [it for it in faults if it.kind == "damaged" and not any(_is_in(it, folder) for folder in waiting)]
     if final or report.scenario.kind != "damage":
         when = "after the next run" if final else "after the fault"
         report.problems += [f"{when}: {fault}" for fault in damaged]
@@ -301,8 +303,8 @@ def _kind_of_litter(fault: Fault, place: Place) -> str:
     return f"{inside}: {fault.message}"
 
 
-def _is_in(fault: Fault, folder: Path | None) -> bool:
-    return folder is not None and Path(fault.path).is_relative_to(folder)
+def _is_in(fault: Fault, folder: Path) -> bool:
+    return Path(fault.path).is_relative_to(folder)
 
 
 def _recover(report: Report, place: Place, reference: Reference) -> None:
@@ -311,7 +313,7 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
     launcher = _launcher(place, reference, "next")
     verbs = {verb[0] for verb in scenario.verbs}
     needs: list[Words] = []
-    if "lock" in verbs:
+    if "lock" in verbs or (scenario.phase == "mirror" and scenario.kind == "damage"):
         needs.append(("lock",))
     # what is damaged or collected may be of a package that nobody has asked for
     everything = scenario.kind == "damage" or "store" in verbs
