@@ -327,7 +327,7 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
         _require(words, report, place, reference, launcher)
     if not report.problems:
         report.problems += _differences(report, place, reference, environment=bool(verbs & {"install", "verify"}))
-    if not report.problems and ("store" in verbs or scenario.number % 4 == 0):
+    if not report.problems and ("store" in verbs or scenario.number % 8 == 0):
         _collect(report, place, reference, launcher)
 
 
