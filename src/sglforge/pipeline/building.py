@@ -298,7 +298,7 @@ def _isolations(documents: Sequence[object]) -> list[Isolation]:
 
 def _expected(steps: Sequence[Step], request: Request, selection: Selection) -> tuple[str, ...]:
     """Return the names of the steps that a build is going to take."""
-    fetches = [f"fetch {step.package}" for step in steps if step.state == "miss" and step.locked]
+    fetches = [f"fetch {step.package}" for step in steps if step.state == "miss" and step.source.kind != "path"]
     builds = [f"build {step.package}" for step in steps]
     if request.words("packages"):
         return (*fetches, *builds)

@@ -62,27 +62,6 @@ class StepFinished(_Event):
     why: Annotated[str, Field(description="what the line on the console ends with")]
 
 
-class ResourcesTaken(BaseModel):
-    """What a step took."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    seconds: Seconds
-    cpu_seconds: Annotated[float, Field(description="of all its processes", ge=0)]
-    peak_rss_mib: Annotated[float, Field(description="of the largest process", ge=0)]
-
-
-class SandboxHeld(BaseModel):
-    """What a step was kept from."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    network: Literal["none", "no-tcp", "unchecked"]
-    writes: Literal["own-folder", "unchecked"]
-    processes: Literal["contained", "ended", "unchecked"]
-    why: Annotated[list[str], Field(description="the reason for whatever could not be had")]
-
-
 class BuildPhase(_Event):
     """A phase of a build has ended."""
 
@@ -92,27 +71,11 @@ class BuildPhase(_Event):
     outcome: Literal["done", "failed"]
     seconds: Seconds
     resources: Annotated[
-        ResourcesTaken | None, Field(description="what its processes took; left out where none of a package ran")
+        dict[str, float] | None, Field(description="of its processes: `seconds`, `cpu_seconds`, `peak_rss_mib`")
     ] = None
-    sandbox: Annotated[SandboxHeld | None, Field(description="what they were kept from")] = None
-
-
-class WheelCopied(_Event):
-    """A wheel came from the store of somebody else, and was checked."""
-
-    event: Literal["wheel-copied"]
-    package: str
-    place: Annotated[str, Field(description="the other store")]
-    sha256: str
-
-
-class StoreNotUsed(_Event):
-    """A store of somebody else did not give what it should."""
-
-    event: Literal["store-not-used"]
-    package: str
-    place: Annotated[str, Field(description="the other store")]
-    why: str
+    sandbox: Annotated[
+        dict[str, Any] | None, Field(description="what kept its processes to themselves, and why not more")
+    ] = None
 
 
 class BuildKept(_Event):
@@ -121,6 +84,24 @@ class BuildKept(_Event):
     event: Literal["build-kept"]
     package: str
     folder: str
+
+
+class WheelCopied(_Event):
+    """A wheel came from another store."""
+
+    event: Literal["wheel-copied"]
+    package: str
+    place: Annotated[str, Field(description="the store: a folder or an address")]
+    sha256: str
+
+
+class StoreNotUsed(_Event):
+    """Another store could not be asked, or what it has is not good."""
+
+    event: Literal["store-not-used"]
+    package: str
+    place: str
+    why: str
 
 
 class Probe(_Event):
@@ -169,8 +150,8 @@ class RunFinished(_Event):
 
 
 EVENTS: tuple[type[_Event], ...] = (
-    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, WheelCopied, StoreNotUsed, Probe, Wave,
-    FindingTold, VerdictTold, RunFinished,
+    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, WheelCopied, StoreNotUsed, Probe, Wave, FindingTold, VerdictTold,
+    RunFinished,
 )  # fmt: skip
 
 
