@@ -150,8 +150,8 @@ class RunFinished(_Event):
 
 
 EVENTS: tuple[type[_Event], ...] = (
-    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, WheelCopied, StoreNotUsed, Probe, Wave, FindingTold, VerdictTold,
-    RunFinished,
+    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, WheelCopied, StoreNotUsed, Probe, Wave,
+    FindingTold, VerdictTold, RunFinished,
 )  # fmt: skip
 
 

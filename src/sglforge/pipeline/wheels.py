@@ -66,7 +66,7 @@ def _make(
     def fetch(step: Step) -> None:
         if taken := borrowed(step, planned, request, record, console, others, cancellation=cancellation):
             wheels[step.package] = taken
-            for name in (f"fetch {step.package}", f"build {step.package}"):
+            for name in {f"fetch {step.package}", f"build {step.package}"}.intersection(console.expected):
                 console.passed(name, "its wheel came from another store or run")
             return
         sources[step.package] = bring(step, planned, request, console, locations, cancellation=cancellation)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -156,3 +160,31 @@ def test_a_bug_is_not_hidden_behind_a_fault() -> None:
     assert fault is bug
     assert not isinstance(fault, SglforgeError)
     assert "told" in "".join(bug.__notes__)
+
+
+def test_a_program_that_looks_at_no_cancellation_ends_with_an_interrupted_run(tmp_path: Path) -> None:
+    """It is left behind with its thread, and ended by its guard when the process ends."""
+    script = (
+        "import sys; from sglforge.base import proc; from sglforge.base.cancel import Cancellation\n"
+        "from sglforge.pipeline import tasks; tasks.ENDING_S = 0.3\n"
+        "work = lambda: proc.run(['sh', '-c', 'echo $$ >\"$0\"; sleep 600; true', sys.argv[1]])\n"
+        "one = tasks.Task(name='a', kind='fetch', work=work)\n"
+        "tasks.carry_out([one], slots={'fetch': 1}, cancellation=Cancellation(), failing=print)\n"
+    )
+    pid = tmp_path / "pid"
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "-c", script, pid], stderr=subprocess.DEVNULL
+    ) as process:
+        until(lambda: pid.exists() and pid.read_text().strip())
+        child = Path("/proc") / pid.read_text().strip()
+        assert child.exists()
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+    until(lambda: not child.exists())
+
+
+def until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

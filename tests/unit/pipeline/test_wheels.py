@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from mini_catalog import FAILS, HOLDS, Mini
+from screen import run_in_terminal
 
 
 @pytest.fixture
@@ -137,6 +139,26 @@ def test_an_interrupted_build_leaves_no_process_of_any_thread(mini: Mini, number
         assert "Traceback" not in talk
         assert [finding["code"] for finding in json.loads(out)["findings"]] == ["run-interrupted"]
         assert [path for path in (mini.workspace / "scratch").rglob("*") if path.is_file()] == []
+
+
+def test_ctrl_c_on_a_terminal_ends_with_what_is_done_and_how_to_go_on(mini: Mini) -> None:
+    mini.source("one")
+    mini.source("two", does=HOLDS, depends=["one"])
+    mini.source("three", does=HOLDS, depends=["one"])
+    mini.write()
+    env = mini.environment({"TERM": "xterm-256color"})
+    shown = run_in_terminal(
+        mini.argv("build", "two", "three"),
+        columns=200,
+        env=env,
+        interrupt=lambda raw: bool(mini.pids("two") and mini.pids("three")) and "build three" in raw,
+    )
+    assert shown.code == 130
+    assert mini.pids("two") == mini.pids("three") == []
+    end = "\n  done: build one\n  left: build two, build three\n  go on with: nox -s build -- two three --catalog "
+    assert end in shown.screen
+    assert shown.screen.count("  stop  build ") == 2
+    assert re.search(r"build two.*\n.*build three", shown.raw), "both were shown at once"
 
 
 @contextmanager
