@@ -118,8 +118,9 @@ def _verbosity(argv: Sequence[str]) -> Verbosity:
 
 def _failed(error: SglforgeError, console: Console, argv: Sequence[str]) -> Outcome:
     findings = list(error.as_findings())
-    if console.left and argv:
-        findings[0] = _with_way_on(findings[0], again(argv))
+    errors = [place for place, finding in enumerate(findings) if finding.severity is Severity.ERROR]
+    if console.left and argv and errors:
+        findings[errors[0]] = _with_way_on(findings[errors[0]], again(argv))
     _report(error, findings, console)
     _say_what_is_left(console, argv)
     document = {"schema": 1, "verdict": "fail", "findings": [finding.to_json() for finding in findings]}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +93,7 @@ class GitLab(Plain):
         """Return a section, whole, with the times that it was open."""
         if not lines:
             return self.harmless(title)
-        name = f"sglforge_{secrets.token_hex(4)}"
+        name = f"sglforge_{os.urandom(4).hex()}"
         first = f"\x1b[0Ksection_start:{started:.0f}:{name}[collapsed=true]\r\x1b[0K{self.harmless(title)}"
         inside = "\n".join(self.harmless(line) for line in lines)
         return f"{first}\n{inside}\n\x1b[0Ksection_end:{ended:.0f}:{name}\r\x1b[0K"
