@@ -69,7 +69,7 @@ def test_with_one_job_one_after_the_other(mini: Mini) -> None:
 def test_a_number_of_jobs_that_is_none_is_refused(mini: Mini, jobs: str) -> None:
     done = mini.write().call("build", "--jobs", jobs)
     assert done.returncode == 2
-    assert "is not a number above 0" in done.stderr
+    assert "is no number from 1 to 100000" in done.stderr
 
 
 def test_a_package_waits_for_what_it_depends_on(mini: Mini) -> None:
