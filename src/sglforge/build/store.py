@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sglforge.base.exclusive import STORE, WHEEL, exclusive
 from sglforge.base.files import remove, sha256_file, sync, write_bytes
@@ -107,14 +106,6 @@ def entry_keys(workspace: Workspace) -> tuple[BuildKey, ...]:
                 with contextlib.suppress(FileNotFoundError):
                     found.append((-file.stat(follow_symlinks=False).st_mtime_ns, BuildKey(name)))
     return tuple(key for _, key in sorted(found))
-
-
-def latest_key_parts(workspace: Workspace) -> Mapping[str, Mapping[str, Any]]:
-    """Return what the wheel of each package that was built or used last was built from: what a plan compares with.
-
-    Entries are read as packages are asked for, and no more of them than it takes.
-    """
-    return _Latest(workspace)
 
 
 def used(workspace: Workspace, key: BuildKey) -> None:
@@ -248,34 +239,3 @@ class _Keys(Collection[BuildKey]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-class _Latest(Mapping[str, Mapping[str, Any]]):
-    """The key parts of the newest entry of each package, read as far as it takes."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._found: dict[str, Mapping[str, Any]] = {}
-        self._more = self._read(workspace)
-
-    def __getitem__(self, package: str) -> Mapping[str, Any]:
-        while package not in self._found:
-            if next(self._more, None) is None:
-                raise KeyError(package)
-        return self._found[package]
-
-    def __iter__(self) -> Iterator[str]:
-        for _ in self._more:
-            pass
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def _read(self, workspace: Workspace) -> Iterator[str]:
-        for key in entry_keys(workspace):
-            if stored := lookup(workspace, key):
-                package = str(stored.provenance.get("package", ""))
-                parts = stored.provenance["key-parts"]
-                if package and isinstance(parts, dict) and parts:
-                    self._found.setdefault(package, parts)
-                yield package

@@ -29,7 +29,6 @@ from sglforge.build.store import (
     entry_keys,
     entry_path,
     keys,
-    latest_key_parts,
     lookup,
     making,
     publish,
@@ -280,20 +279,15 @@ def test_a_wrong_provenance_is_our_bug(wheel: object, workspace: Workspace, tmp_
     assert not workspace.store.exists()
 
 
-def test_a_plan_learns_what_the_wheel_of_each_package_that_was_used_last_was_built_from(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    assert dict(latest_key_parts(workspace)) == {}
+def test_entries_come_in_the_order_in_which_they_were_used_last(workspace: Workspace, tmp_path: Path) -> None:
     assert entry_keys(workspace) == ()
     for number in range(3):
         key, parts = BuildKey(f"{number}" * 64), {"source": str(number)}
         put(workspace, tmp_path / "new", b"%d" % number, key, **{"key-parts": parts})
         os.utime(entry_path(workspace.store, key), ns=(number, number * 1_000_000_000))
     assert entry_keys(workspace) == ("2" * 64, "1" * 64, "0" * 64)
-    assert latest_key_parts(workspace)["toy"] == {"source": "2"}
-    assert latest_key_parts(workspace).get("other") is None
     used(workspace, BuildKey("0" * 64))
-    assert dict(latest_key_parts(workspace)) == {"toy": {"source": "0"}}
+    assert entry_keys(workspace) == ("0" * 64, "2" * 64, "1" * 64)
     used(workspace, OTHER)  # is not there
 
 
@@ -311,8 +305,7 @@ def test_a_plan_does_not_read_what_it_does_not_ask_for(
     monkeypatch.setattr("sglforge.build.store.parse", noted)
     assert BuildKey("1" * 64) in keys(workspace)
     assert OTHER not in keys(workspace)
-    assert latest_key_parts(workspace)["toy"] == PARTS
-    assert read == ["1" * 64, "4" * 64]
+    assert read == ["1" * 64]
 
 
 def test_a_full_disk_leaves_nothing(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
