@@ -407,8 +407,34 @@ def test_a_threshold_that_cannot_be_crossed_is_not_asked_for() -> None:
     ],
 )
 def test_a_cliff_is_one_that_is_there_twice(above_s: list[float], asked: int, code: str, words: str) -> None:
+    judgement, sent = across_the_threshold(above_s, [36])
+    assert (judgement.code, sent) == (code, asked)
+    assert words in judgement.message
+
+
+@pytest.mark.parametrize(
+    ("long", "verdict", "words"),
+    [
+        ([48, 36], "pass", "36"),
+        ([48, 47, 5], "fail", "always alone it has 48"),
+        ([48, 47, 44], "inconclusive", "never in a large batch"),
+    ],
+)
+def test_a_long_request_that_was_alone_all_the_time_shows_nothing(long: list[int], verdict: str, words: str) -> None:
+    """On a busy machine requests that are sent together come one after the other."""
+    judgement, _ = across_the_threshold([1.1], long)
+    assert judgement.verdict == verdict
+    assert words in judgement.message
+
+
+def across_the_threshold(above_s: list[float], long: list[int]) -> tuple[Judgement, int]:
+    """Judge a server that answers waves above the threshold in so many seconds, round by round, and drafts so much.
+
+    ``long`` are the right drafts of the long request in each large batch; alone it has 48. Returned is also how many
+    rounds around the threshold were asked.
+    """
     subject = dataclasses.replace(CPU, own=False, threshold=4, max_running=8)
-    rounds = iter(above_s)
+    rounds, drafted = iter(above_s), iter(long)
     exchanges: list[Exchange] = []
     sent = 0
     waves = THRESHOLD_WAVE.requests(subject)
@@ -418,14 +444,13 @@ def test_a_cliff_is_one_that_is_there_twice(above_s: list[float], asked: int, co
             sent += around and len(wave) == 5
             seconds = next(rounds) if around and len(wave) == 5 else 1.0
             for request in wave:
-                drafts = 0 if "together-short" in request.name else 48
+                drafts = 0 if "together" in request.name else 48
+                drafts = next(drafted) if "together" in request.name and "-long" in request.name else drafts
                 response = sglang("x" * 64, spec_num_correct_drafts=drafts, spec_verify_ct=64)
                 answer = Answer(status=200, seconds=seconds, response=response)
                 exchanges.append(Exchange(probe=THRESHOLD_WAVE.name, server="profile", request=request, answer=answer))
         waves = THRESHOLD_WAVE.follow_up(Observed(subject=subject, exchanges=tuple(exchanges)))
-    judgement = judge(THRESHOLD_WAVE, Observed(subject=subject, exchanges=tuple(exchanges)))
-    assert (judgement.code, sent) == (code, asked)
-    assert words in judgement.message
+    return judge(THRESHOLD_WAVE, Observed(subject=subject, exchanges=tuple(exchanges))), sent
 
 
 def openai_answers(probe: Probe, text: str, tokens: int) -> Judgement:

@@ -23,6 +23,8 @@ _LONG = "long"
 _HALF = 0.5
 # The long request is in the batch for the first part only; alone again it drafts for the rest.
 _REST = 1 - SHORT_TOKENS / LONG_TOKENS
+# With more right drafts than this share of those alone it missed at least half of the time that the batch was large.
+_APART = 1 - SHORT_TOKENS / LONG_TOKENS / 2
 # Of these a sound server has nearly all right (125 of 126 on 0.5.23), one whose draft lost its KV rows under half (58).
 _BACK = 0.75
 # Without drafts a request needs as many steps as it has tokens: it may be slower by what drafts had gained, and this
@@ -86,7 +88,7 @@ def _follow_up(observed: Observed) -> Waves:
     """Look a second time where a busy machine may have been the reason; then score what differs."""
     answers = observed.generations()
     for name, again in pairwise(_TOGETHER):
-        if _ignored(observed, name) and f"{again}-{_LONG}" not in answers:
+        if (_ignored(observed, name) or _apart(observed, name)) and f"{again}-{_LONG}" not in answers:
             return (_large(observed.subject, again),)
     around, rounds = _around(observed.subject), _rounds(observed)
     slow = sum(_slower(observed, name) is not None for name in rounds)
@@ -128,8 +130,10 @@ def _judge(observed: Observed) -> Judgement:
 
 def _judge_drafts(observed: Observed, pairs: list[Pair]) -> Judgement:
     names = _requests(observed.subject)
-    batches = ([pair for pair in pairs if pair.name in {f"{one}-{name}" for name in names}] for one in _TOGETHER)
-    large = min((batch for batch in batches if len(batch) == len(names)), key=_drafted, default=[])
+    batches = {one: [pair for pair in pairs if pair.name in {f"{one}-{name}" for name in names}] for one in _TOGETHER}
+    whole = [one for one, batch in batches.items() if len(batch) == len(names)]
+    together = [one for one in whole if not _apart(observed, one)]
+    large = min((batches[one] for one in together or whole), key=_drafted, default=[])
     if not large:
         return inconclusive("not every request was sent", "judge a transcript as smoke wrote it")
     last, short = large[0], large[1:]
@@ -148,6 +152,12 @@ def _judge_drafts(observed: Observed, pairs: list[Pair]) -> Judgement:
             f"{len(large)} requests at once still have {stopped} right drafts, alone they have {free}: the server "
             "speculates above its threshold",
             "look for a warning about adaptive speculation, and for max_running_requests, in the log",
+            **counts,
+        )
+    if not together:
+        return inconclusive(
+            f"the long request was never in a large batch for long: {long} right drafts, alone {long_free}",
+            "measure on a machine with less to do: requests that are sent together must arrive together",
             **counts,
         )
     if long < _BACK * _REST * long_free:
@@ -193,6 +203,15 @@ def _ignored(observed: Observed, prefix: str) -> bool:
     pairs = [(got, expected) for got, expected in asked if got and expected]
     drafted, free = (_right([pair[place] for pair in pairs]) for place in (0, 1))
     return len(pairs) == len(asked) and drafted > _HALF * free
+
+
+def _apart(observed: Observed, prefix: str) -> bool:
+    """Say whether the long request was alone while it should have been in a large batch: it drafted all the time."""
+    answers = observed.generations()
+    got, free = answers.get(f"{prefix}-{_LONG}"), answers.get(f"alone-{_LONG}")
+    if got is None or free is None:
+        return False
+    return _right([got]) > _APART * _right([free])
 
 
 def _right(answers: list[Generation]) -> int:
