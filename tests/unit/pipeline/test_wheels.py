@@ -44,7 +44,7 @@ def test_two_packages_are_built_at_once_and_told_in_the_order_of_the_plan(mini: 
     with mini.start("build", "quick", "slow", "--json") as build:
         until(lambda: mini.pids("slow") and mini.pids("quick"))
         mini.gate("quick").touch()
-        until(lambda: not mini.pids("quick"))
+        until(lambda: any((one["event"], one.get("step")) == ("step-finished", "build quick") for one in mini.events()))
         mini.gate("slow").touch()
         out, talk = build.communicate(timeout=60)
     assert build.returncode == 0, talk
