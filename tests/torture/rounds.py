@@ -333,8 +333,12 @@ def _recover(report: Report, place: Place, reference: Reference) -> None:
 
 def _collect(report: Report, place: Place, reference: Reference, launcher: Launcher) -> None:
     """Let gc work two hours later: what killed runs left has to go, and nothing else; the store has to verify."""
-    later = {"workspace": str(place.workspace), "catalog": str(place.catalog), "told": str(place.folder / "later")}
-    plan = {**later, "phase": "catalog", "number": 1, "act": "clock", "shift_s": 7200.0}
+    plan = {
+        "workspace": str(place.workspace),
+        "catalog": str(place.catalog),
+        "at_once": True,
+        "shift_s": 7200.0,
+    }
     ready = ("build", *reference.catalog.packages) if report.scenario.start == "built" else None
     for words in (COLLECT, CHECK, *([ready] if ready else [])):
         run = launcher.call(words, deadline_s=reference.deadline_s, plan=plan if words == COLLECT else None)

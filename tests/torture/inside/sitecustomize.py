@@ -142,6 +142,8 @@ def _begin() -> None:
     if not plan or "sglforge" not in sys.orig_argv:
         return  # a child of the run
     torturer = Torturer(json.loads(plan))
+    if torturer.plan.get("at_once"):
+        _shift(float(torturer.plan["shift_s"]))
     if torturer.plan.get("counted"):
         import atexit
 
