@@ -57,6 +57,16 @@ class Mirror:
             raise commands.damaged(self.path, done.stderr)
         return not done.returncode
 
+    def merge_base(self, one: str, other: str) -> str | None:
+        """Return the newest commit that two commits descend from, None where there is none.
+
+        Raises FetchError ``mirror-damaged``, ``git-missing``.
+        """
+        done = commands.attempt(self.path, "merge-base", one, other)
+        if done.returncode > 1 or done.stderr.strip():
+            raise commands.damaged(self.path, done.stderr)
+        return done.stdout.strip() or None
+
     def keep(self, commit: str) -> None:
         """Hold a commit: whatever becomes of its branch, it stays."""
         self.read("update-ref", f"{_LOCKED}{commit}", commit)

@@ -32,6 +32,7 @@ TAGS = st.builds(
         ("v0.5.24a2-3-g0123456789ab", "0.5.24a3.dev0"),
         ("v0.5.24rc1.post2-3-g0123456789ab", "0.5.24rc2.dev0"),
         ("v0.5.24.dev3-3-g0123456789ab", "0.5.24.dev4"),
+        ("v0.5.23-branch-14-g0123456789ab", "0.5.24.dev0"),
         ("v0.5-3-g0123456789ab", "0.5.1.dev0"),
         ("v1.2.3.4-3-g0123456789ab", "1.2.3.5.dev0"),
         ("0123456789ab", None),
@@ -50,6 +51,35 @@ def test_what_comes_after_a_tag_is_newer_than_it_and_older_than_what_follows(tag
     assert later > here
     assert later.is_devrelease
     assert version_of(f"v{tag}") == str(here)
+
+
+def test_a_release_on_a_branch_of_its_own_is_told_by_where_its_branch_began(
+    upstream: Repository, workspace: Workspace
+) -> None:
+    """So SGLang tags: main does not descend from any release since 0.5.6.post2."""
+
+    def told(ref: str) -> tuple[str, str]:
+        locked = lock_of(source_of(upstream, "python", ref=ref), workspace)
+        return locked.described.rpartition("-g")[0] or locked.described, locked.version
+
+    upstream.git("tag", "v1.0.1")
+    upstream.commit({"x": "on the way"})
+    for version in ("1.0.2", "1.0.3"):
+        upstream.git("checkout", "-q", "-b", f"release/{version}")
+        upstream.commit({"y": f"pins of {version}"})
+        upstream.git("tag", f"v{version}rc1")
+        upstream.commit({"y": f"more pins of {version}"})
+        upstream.git("tag", f"v{version}")
+        upstream.commit({"y": f"a mend of {version}"})
+        upstream.git("checkout", "-q", "main")
+        upstream.commit({"x": f"after {version}"})
+    upstream.commit({"x": "newer still"})
+    assert told("main") == ("v1.0.3-branch-2", "1.0.4.dev0")
+    assert told("release/1.0.3") == ("v1.0.3-1", "1.0.4.dev0")
+    assert told("release/1.0.2") == ("v1.0.2-1", "1.0.3.dev0")
+    assert told(upstream.git("rev-parse", "main~2")) == ("v1.0.2-branch-1", "1.0.3.dev0")
+    assert told(upstream.git("rev-parse", "main~3")) == ("v1.0.1-1", "1.0.2.dev0")
+    assert told("v1.0.2") == ("v1.0.2", "1.0.2")
 
 
 def test_only_tags_that_are_versions_count(upstream: Repository, workspace: Workspace) -> None:
