@@ -14,7 +14,7 @@ from sglforge.provision.distributions import read_distributions
 from sglforge.provision.uv import Uv
 from sglforge.provision.verify import SHOWN_FILES, unlike
 
-_NOT_INSTALLED = re.compile(r"Failed to install: \S+ \((\S+?)==")
+_NOT_INSTALLED = re.compile(r"Failed to install:\s+\S+\s+\((\S+?)==")  # uv breaks long lines
 
 
 def mend(
