@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sglforge import plan as plans
@@ -22,7 +23,7 @@ from sglforge.config.lockfile import (
     write_lock,
 )
 from sglforge.config.model import GitSource, SdistSource, WheelSource
-from sglforge.errors import ConfigError, Finding, LockError, Severity
+from sglforge.errors import ConfigError, FetchError, Finding, InstallError, LockError, PatchError, Severity
 from sglforge.host import package_index
 from sglforge.pipeline.gitlocking import lock_git, updates_all
 from sglforge.pipeline.request import Outcome, Request, opening
@@ -39,7 +40,8 @@ def lock(request: Request, console: Console) -> Outcome:
     Pins that still hold are kept, commits of branches too; ``--update`` drops those that it names, or all of them.
     With ``--walk-back`` a branch is locked at its newest commit on which the patch series apply.
 
-    Raises ConfigError ``usage`` and ``unknown-package``; LockError, FetchError. The old lock stays as it is then.
+    Raises ConfigError ``usage`` and ``unknown-package``; LockError, whatever kept a pin from being made. The old lock
+    stays as it is then.
     """
     selection = select(request, console)
     path = lock_path(selection.catalog.root, selection.stack.name, selection.target.name)
@@ -57,9 +59,10 @@ def lock(request: Request, console: Console) -> Outcome:
     uv = open_uv(locations)
     names = plans.packages(selection.stack, selection.target)
     gits = {name: source for name in names if isinstance(source := _source(selection, name), GitSource)}
-    moved = lock_git(gits, previous.sources if previous else {}, request=request, selection=selection, console=console)
-    sources = {**_releases(selection, names, locations, console), **moved.sources}
-    with working_folder(request.workspace, "lock") as folder:
+    kept = previous.sources if previous else {}
+    with _as_lock_errors(), working_folder(request.workspace, "lock") as folder:
+        moved = lock_git(gits, kept, request=request, selection=selection, console=console)
+        sources = {**_releases(selection, names, locations, console), **moved.sources}
         build_requires = _build_requires(selection, names, uv, folder, console)
         pythons, findings = _pythons(request, selection, previous, requirements, uv, folder, console)
     findings = [*remarks, *findings]
@@ -82,6 +85,23 @@ def lock(request: Request, console: Console) -> Outcome:
     }
     lines = [line for move in moved.moves for line in move.lines()]
     return Outcome(document=document, text="\n".join([*lines, f"{path} {'written' if changed else 'unchanged'}"]))
+
+
+@contextmanager
+def _as_lock_errors() -> Iterator[None]:
+    """Let whatever a network, an index, git, uv or a patch series says be the failure of this stage."""
+    try:
+        yield
+    except (FetchError, PatchError, InstallError) as error:
+        raise LockError(
+            code=error.code,
+            message=error.message,
+            where=error.where,
+            context=error.context,
+            hint=error.hint,
+            findings=error.findings,
+            log=error.log,
+        ) from error
 
 
 def _previous(path: Path) -> tuple[Lock | None, tuple[Finding, ...]]:
