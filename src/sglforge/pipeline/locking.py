@@ -63,7 +63,7 @@ def lock(request: Request, console: Console) -> Outcome:
     with _as_lock_errors(), working_folder(request.workspace, "lock") as folder:
         moved = lock_git(gits, kept, request=request, selection=selection, console=console)
         sources = {**_releases(selection, names, locations, console), **moved.sources}
-        build_requires = _build_requires(selection, names, uv, folder, console)
+        build_requires = _build_requires(request, selection, previous, names, uv, folder, console)
         pythons, findings = _pythons(request, selection, previous, requirements, uv, folder, console)
     findings = [*remarks, *findings]
     made = Lock(
@@ -148,15 +148,29 @@ def _releases(
 
 
 def _build_requires(
-    selection: Selection, names: Sequence[str], uv: Uv, folder: Path, console: Console
+    request: Request,
+    selection: Selection,
+    previous: Lock | None,
+    names: Sequence[str],
+    uv: Uv,
+    folder: Path,
+    console: Console,
 ) -> dict[str, list[LockedRequirement]]:
-    """Pin the build environment of what is built from source."""
+    """Pin the build environment of what is built from source; what is not updated stays."""
+    kept = previous.build_requires if previous and not updates_all(request) else {}
     found = {}
     for name in names:
         requires = selection.catalog.packages[name].build_requires
         if requires and selection.stack.packages[name].source.method == "pep517":
             with console.step(f"resolve build of {name}"):
-                found[name] = resolve_build(requires, selection.environment.pythons, uv=uv, scratch=folder)
+                found[name] = resolve_build(
+                    requires,
+                    selection.environment.pythons,
+                    uv=uv,
+                    scratch=folder,
+                    previous=kept.get(name, ()),
+                    update=request.words("update"),
+                )
     return found
 
 
@@ -201,7 +215,9 @@ def _requirement_names(selection: Selection, previous: Lock | None) -> dict[str,
     from packaging.utils import canonicalize_name
 
     names = [Requirement(line).name for line in selection.environment.requirements]
-    names += [pinned.name for entry in (previous.pythons if previous else []) for pinned in entry.requirements]
+    if previous:
+        locked = [*(entry.requirements for entry in previous.pythons), *previous.build_requires.values()]
+        names += [pinned.name for requirements in locked for pinned in requirements]
     return {canonicalize_name(name): name for name in names}
 
 

@@ -69,18 +69,29 @@ def resolve(
 
 
 def resolve_build(
-    requirements: Sequence[str], minors: Sequence[str], *, uv: Uv, scratch: Path
+    requirements: Sequence[str],
+    minors: Sequence[str],
+    *,
+    uv: Uv,
+    scratch: Path,
+    previous: Collection[LockedRequirement] = (),
+    update: Collection[str] = (),
 ) -> list[LockedRequirement]:
     """Resolve a build environment to versions that hold for every minor, with the files of all of them.
 
-    The oldest Python comes first: what it can use, newer ones mostly can too, and not the other way round.
+    The oldest Python comes first: what it can use, newer ones mostly can too, and not the other way round. Versions of
+    ``previous`` stay unless named in ``update`` or no longer possible: what is built with them is not built again.
 
     Raises LockError ``requirements-unsatisfiable`` and ``build-requires-differ``.
     """
+    from packaging.utils import canonicalize_name
+
+    moving = {canonicalize_name(name) for name in update}
+    kept: Pins = {pin.name: pin for pin in previous if pin.name not in moving}
     merged: dict[str, LockedRequirement] = {}
     oldest, *_ = ordered = sorted(minors, key=lambda minor: int(minor.partition(".")[2]))
     for minor in ordered:
-        pins, _ = _for_architectures(requirements, minor, uv=uv, scratch=scratch, kept=merged)
+        pins, _ = _for_architectures(requirements, minor, uv=uv, scratch=scratch, kept=merged or kept)
         if merged and _versions(pins) != _versions(merged):
             raise LockError(
                 code="build-requires-differ",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from sglforge.base.files import sha256_file
 from sglforge.base.index_locations import IndexLocations
-from sglforge.config.lockfile import LockedPython
+from sglforge.config.lockfile import LockedPython, LockedRequirement
 from sglforge.config.model import StackEnvironment, TorchPin
 from sglforge.errors import LockError
 from sglforge.provision.resolve import Resolution, resolve, resolve_build
@@ -155,6 +155,22 @@ def test_a_build_environment_is_resolved_for_every_python(toys: Toys) -> None:
     toys.make_wheel("backend", "2.0", {"backend.py": ""}, requires=["toydep"])
     pins = resolve_build(["backend>=1"], ["3.11", "3.12"], uv=toys.uv, scratch=toys.workspace.scratch)
     assert [(pin.name, pin.version) for pin in pins] == [("backend", "2.0"), ("toydep", "1.2")]
+
+
+def test_a_build_environment_stays_until_it_is_updated(toys: Toys) -> None:
+    def pinned(**more: Any) -> dict[str, list[LockedRequirement]]:
+        pins = resolve_build(["backend>=1"], ["3.11", "3.12"], uv=toys.uv, scratch=toys.workspace.scratch, **more)
+        return {pin.version: pins for pin in pins if pin.name == "backend"}
+
+    toys.make_wheel("backend", "2.0", {"backend.py": ""}, requires=["toydep"])
+    (first,) = pinned().values()
+    toys.make_wheel("backend", "2.1", {"backend.py": ""}, requires=["toydep"])
+    assert [*pinned(previous=first)] == ["2.0"]
+    assert [*pinned(previous=first)["2.0"]] == first
+    assert [*pinned(previous=first, update=["Backend"])] == ["2.1"]
+    assert [*pinned()] == ["2.1"]
+    (toys.links / "backend-2.0-py3-none-any.whl").unlink()
+    assert [*pinned(previous=first)] == ["2.1"]
 
 
 def test_a_build_environment_takes_what_the_oldest_python_can_use(toys: Toys) -> None:
