@@ -34,6 +34,11 @@ class Workspace:
         return self.root / "environments"
 
     @property
+    def remembered(self) -> Path:
+        """What the last build with nothing to do rested on and said: ``remembered.json``."""
+        return self.root / "remembered.json"
+
+    @property
     def runs(self) -> Path:
         """Run records: ``runs/<id>/``."""
         return self.root / "runs"

@@ -19,7 +19,7 @@ MODULES = {
     "fetch": "sources",
     "patch": "sources",
     "drift": "drifting",
-    "build": "building",
+    "build": "unchanged",
     "check": "building",
     "install": "building",
     "verify": "building",

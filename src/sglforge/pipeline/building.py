@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import sglforge
 from sglforge import plan as plans
 from sglforge.base import scratch
 from sglforge.base.console import Console
@@ -30,12 +28,13 @@ from sglforge.errors import (
     verdict_of,
 )
 from sglforge.host import isolation, package_index
-from sglforge.pipeline import serving
+from sglforge.pipeline import serving, telling
 from sglforge.pipeline.machine import document as plan_document
+from sglforge.pipeline.noting import Watched, note, watch
+from sglforge.pipeline.remembering import Surroundings
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, Selection, plan, select
-from sglforge.pipeline.summary import say_summary
 from sglforge.pipeline.tidying import works_with
 from sglforge.pipeline.wheels import make_wheels
 from sglforge.plan import DAMAGED, Step
@@ -49,21 +48,19 @@ if TYPE_CHECKING:
     from sglforge.smoke.verdict import SmokeReport
 
 
-def build(request: Request, console: Console) -> Outcome:
-    """Doctor, then fetch, patch, build, check and store what is missing, install, and prove the server."""
-    start = time.monotonic()
+def build(request: Request, console: Console, *, start: float, around: Surroundings | None) -> Outcome:
+    """Doctor, then fetch, patch, build, check and store what is missing, install, and prove the server.
+
+    ``start`` is when the verb began (monotonic), ``around`` what decides it, as it looked then.
+    """
     selection = select(request, console)
     _require_packages(request, selection)
     record = start_run(request, console)
     scratch.sweep(request.workspace)
-    document: dict[str, object] = {
-        "schema": 1,
-        "verb": "build",
-        "argv": list(request.argv),
-        **selection.to_json(),
-    }
+    document = telling.heading(request, selection.stack.name, selection.target.name)
+    watched = watch(around, selection)
     try:
-        outcome = _build(request, selection, record, console)
+        outcome = _build(request, selection, record, console, watched)
     except SglforgeError as error:
         faults = [finding.to_json() for finding in error.as_findings()]
         record.write(
@@ -74,25 +71,28 @@ def build(request: Request, console: Console) -> Outcome:
             }
         )
         raise
-    seconds = round(time.monotonic() - start, 3)
-    say_summary(console)
-    result = {**document, **outcome.document, "run": record.id, "seconds": seconds}
-    record.write({**document, "facts": selection.facts.to_json(), "result": result})
-    return Outcome(document=result, text=outcome.text, exit_code=outcome.exit_code)
+    return telling.finished(console, record, document, outcome, facts=selection.facts, start=start)
 
 
-def _build(request: Request, selection: Selection, record: RunRecord, console: Console) -> Outcome:
+def _build(
+    request: Request, selection: Selection, record: RunRecord, console: Console, watched: Watched | None
+) -> Outcome:
     remarks = _doctor(selection, console)
     selection.require_buildable()
     planned = plan(request, selection)
     remarks += _patch_remarks(planned, console)
-    console.line(f"python {planned.python.locked.minor} ({planned.python.why})")
+    telling.say_python(console, planned.python.locked.minor, planned.python.why)
     with using(request.workspace, works_with(planned, record)):
-        return _carry_out(request, planned, remarks, record, console)
+        return _carry_out(request, planned, remarks, record, console, watched)
 
 
 def _carry_out(
-    request: Request, planned: Planned, remarks: tuple[Finding, ...], record: RunRecord, console: Console
+    request: Request,
+    planned: Planned,
+    remarks: tuple[Finding, ...],
+    record: RunRecord,
+    console: Console,
+    watched: Watched | None,
 ) -> Outcome:
     """Make what is missing of a plan: wheels, the environment, the proof."""
     selection = planned.selection
@@ -102,36 +102,22 @@ def _carry_out(
     wheels = make_wheels(chosen, planned, request, record, console)
     remarks += _sandbox_remarks(chosen, wheels, console)
     steps = [
-        {
-            "package": step.package,
-            "key": step.key,
-            "state": step.state,
-            "why": step.why,
-            "wheel": wheel.path.name,
-            "sha256": wheel.sha256,
-        }
+        telling.described({"package": step.package, "key": step.key, "state": step.state, "why": step.why}, wheel)
         for step, wheel in zip(chosen, wheels, strict=True)
     ]
-    document: dict[str, object] = {
-        "verdict": verdict_of(remarks),
-        "findings": [finding.to_json() for finding in remarks],
-        "versions": {"sglforge": sglforge.__version__},
-        "plan": plan_document(planned),
-        "steps": steps,
-    }
+    document = telling.told(remarks, plan_document(planned), steps)
     if wanted := request.words("packages"):
         paths = [str(wheel.path) for step, wheel in zip(chosen, wheels, strict=True) if step.package in wanted]
         return Outcome(document=document, text="\n".join(paths))
     environment = _install(planned, wheels, request, record, console, current=current)
-    document["environment"] = _environment(environment)
+    document["environment"] = environment.to_json()
     profile = serving.default_profile(selection)
-    proof = _proof(request, selection, profile, environment, record, console)
+    key = serving.proof_key(request, selection, profile, environment)
+    proof = _proof(request, selection, profile, environment, record, console, key=key)
     if isinstance(proof, Proof):
-        document["smoke"] = {**proof.report, "cited": True, "age_seconds": round(proof.age_s)}
-        document["verdict"] = proof.report["verdict"]
-        console.passed(f"smoke {profile.name}", proof.describe(), shown=True)
-        text = f"nothing to do; {environment.path} is built and proven ({proof.describe()})"
-        return Outcome(document=document, text=text)
+        if current and watched:
+            note(request, planned, watched, record, findings=remarks, profile=profile, proof_key=key)
+        return telling.cited(document, environment, profile.name, proof, console)
     findings = (*remarks, *proof.findings)
     document |= {
         "smoke": {**proof.to_json(), "cited": False},
@@ -149,9 +135,10 @@ def _proof(
     environment: Environment,
     record: RunRecord,
     console: Console,
+    *,
+    key: str,
 ) -> Proof | SmokeReport:
-    """Return the stored proof, also one that another run comes to while we wait for it, else prove the server."""
-    key = serving.proof_key(request, selection, profile, environment)
+    """Return the proof stored under a key, also one that another run comes to meanwhile, else prove the server."""
 
     def known() -> Proof | None:
         return None if request.flag("prove") else stored.read(request.workspace, key)
@@ -181,7 +168,7 @@ def install(request: Request, console: Console) -> Outcome:
     document = {
         "schema": 1,
         **selection.to_json(),
-        "environment": _environment(environment),
+        "environment": environment.to_json(),
         "run": record.id,
     }
     return Outcome(document=document, text=str(environment.path))
@@ -198,7 +185,7 @@ def verify(request: Request, console: Console) -> Outcome:
     verdict = verdict_of(findings)
     document = {
         **opening(findings, console),
-        "environment": _environment(environment),
+        "environment": environment.to_json(),
     }
     return Outcome(
         document=document,
@@ -230,10 +217,8 @@ def check(request: Request, console: Console) -> Outcome:
 
 
 def _doctor(selection: Selection, console: Console) -> tuple[Finding, ...]:
-    with console.step("doctor") as step:
-        findings = selection.doctor()
-        memory = selection.facts.memory_gib
-        step.say(f"{selection.facts.cores} cores, {memory:g} GiB" if memory else f"{selection.facts.cores} cores")
+    findings = selection.doctor()
+    telling.say_machine(console, selection.facts)
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
         raise DoctorError(
@@ -299,11 +284,11 @@ def _isolations(documents: Sequence[object]) -> list[Isolation]:
 def _expected(steps: Sequence[Step], request: Request, selection: Selection) -> tuple[str, ...]:
     """Return the names of the steps that a build is going to take."""
     fetches = [f"fetch {step.package}" for step in steps if step.state == "miss" and step.source.kind != "path"]
-    builds = [f"build {step.package}" for step in steps]
     if request.words("packages"):
-        return (*fetches, *builds)
-    profile = selection.environment.smoke_profile
-    return (*fetches, *builds, f"install {selection.environment_name}", *([f"smoke {profile}"] if profile else []))
+        return (*fetches, *(f"build {step.package}" for step in steps))
+    packages = [step.package for step in steps]
+    rest = telling.expected(packages, selection.environment_name, selection.environment.smoke_profile)
+    return (*fetches, *rest)
 
 
 def _current(planned: Planned, request: Request, *, check: installs.Check = verifying.quick) -> Environment | None:
@@ -332,7 +317,7 @@ def _install(
     name = planned.selection.environment_name
     with console.step(f"install {name}") as step:
         if current or (check and (current := _current(planned, request, check=check))):
-            step.say("unchanged")
+            step.say(telling.UNCHANGED)
             return current
         if damaged := [finding for wheel in wheels for finding in store.verify(wheel)]:
             raise InstallError(
@@ -356,12 +341,3 @@ def _install(
         count = len(environment.receipt.requirements)
         step.say(f"torch {environment.receipt.torch.version} and {count} distributions")
     return environment
-
-
-def _environment(environment: Environment) -> dict[str, object]:
-    return {
-        "name": environment.name,
-        "path": str(environment.path),
-        "python": str(environment.python),
-        "receipt_sha256": environment.receipt_sha256,
-    }

@@ -132,5 +132,6 @@ def _selections(catalog: Catalog, facts: HostFacts) -> Iterator[Selection]:
                 facts=facts,
                 stack=stack,
                 target=target,
+                because="every target is planned",
                 environment_name=f"{stack.name}.{name}",
             )

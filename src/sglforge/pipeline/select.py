@@ -23,6 +23,7 @@ from sglforge.host.facts import HostFacts, load_facts
 from sglforge.host.probe import probe
 from sglforge.host.toolchain import fingerprint
 from sglforge.patches.series import Series, load_series
+from sglforge.pipeline import telling
 from sglforge.pipeline.request import Request
 from sglforge.plan import BuildPlan, Draft, Found, Known
 from sglforge.provision.python import ChosenPython, choose_python
@@ -36,12 +37,13 @@ ENVIRONMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is worked on."""
+    """What is worked on; ``because`` is why the target was chosen."""
 
     catalog: Catalog
     facts: HostFacts
     stack: Stack
     target: Target
+    because: str
     environment_name: str
 
     @property
@@ -116,8 +118,15 @@ def select(request: Request, console: Console) -> Selection:
             hint=f"it has: {', '.join(sorted(stack.environments))}",
         )
     environment_name = _environment_name(request, stack, target)
-    console.line(f"stack {stack_name}, target {name} ({why})")
-    return Selection(catalog=catalog, facts=facts, stack=stack, target=target, environment_name=environment_name)
+    telling.say_stack(console, stack_name, name, why)
+    return Selection(
+        catalog=catalog,
+        facts=facts,
+        stack=stack,
+        target=target,
+        because=why,
+        environment_name=environment_name,
+    )
 
 
 def plan(request: Request, selection: Selection) -> Planned:

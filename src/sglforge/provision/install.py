@@ -6,20 +6,22 @@ import contextlib
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sglforge.base import files, proc
 from sglforge.base.exclusive import exclusive
 from sglforge.base.ids import BuildKey, Sha256
-from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import Runner
 from sglforge.base.workspace import Workspace
 from sglforge.errors import Finding, InstallError
-from sglforge.plan import BuildPlan
 from sglforge.provision.progress import Progress, silent
-from sglforge.provision.python import Interpreter
 from sglforge.provision.receipt import RECEIPT, Environment, read_environment, write_receipt
 from sglforge.provision.verify import quick
+
+if TYPE_CHECKING:
+    from sglforge.base.index_locations import IndexLocations
+    from sglforge.plan import BuildPlan
+    from sglforge.provision.python import Interpreter
 
 Check = Callable[[Environment], tuple[Finding, ...]]
 

@@ -147,6 +147,15 @@ class Environment:
         """Where its distributions are."""
         return self.path / self.receipt.site_packages
 
+    def to_json(self) -> dict[str, object]:
+        """Return what documents say of it."""
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "python": str(self.python),
+            "receipt_sha256": self.receipt_sha256,
+        }
+
     @property
     def sglang_version(self) -> str | None:
         """The version of the SGLang that was built into it, as upstream counts; None when there is none."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from sglforge.base.files import digest, sha256_file, write_json
 from sglforge.base.workspace import Workspace
-from sglforge.config.model import Profile
-from sglforge.launch.options import server_options
 from sglforge.launch.written import TEMPLATE, rules_path, templates_path
 
 if TYPE_CHECKING:
+    from sglforge.config.model import Profile
     from sglforge.smoke.verdict import SmokeReport
 
 
@@ -33,6 +32,8 @@ class Proof:
 
 def key(profile: Profile, *, receipt_sha256: str, catalog_root: Path, host: Mapping[str, str]) -> str:
     """Return what a verdict holds for: environment, profile, launch rules and template, model files, machine."""
+    from sglforge.launch.options import server_options
+
     models = {
         str(path.relative_to(folder)): sha256_file(path)
         for folder in server_options(profile, catalog_root=catalog_root).model_folders
