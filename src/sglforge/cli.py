@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +218,8 @@ def _bug(error: Exception, console: Console, argv: Sequence[str]) -> Outcome:
     finding = {"code": "bug", "severity": "error", "message": f"{type(error).__name__}: {error}"}
     console.record("finding", **Finding(code="bug", severity=Severity.ERROR, message=finding["message"]).to_json())
     console.error(f"this is a bug of sglforge {__version__}: {finding['message']} [bug]")
+    import traceback
+
     trace = "".join(traceback.format_exception(error))
     try:
         place = workspace.locate(_given_workspace(argv)).runs / "bug.txt"
@@ -261,8 +262,8 @@ _COMMON = {
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line; whatever it does not know is told with what it resembles."""
-    parser, verbs = _parser()
     first = argv[0] if argv else ""
+    parser, verbs = _parser(first)
     if first.startswith("-") and first not in {"-h", "--help", "--version"}:
         raise _usage(f"`{first}` stands before the verb", "options come after it: sglforge VERB --help")
     if first and not first.startswith("-") and first not in verbs:
@@ -321,8 +322,8 @@ def _path(value: str) -> Path:
     return Path(_text(value))
 
 
-def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """Return the parser of the whole command line, and that of each verb."""
+def _parser(first: str) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser of the command line, and that of each verb; of one verb only where it is the first word."""
     parser = _Parser(
         prog="sglforge",
         description="Build SGLang from pinned, patched sources, serve it, and prove that it decodes.",
@@ -330,10 +331,11 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     parser.add_argument("--version", action="version", version=f"sglforge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-    for add in (
+    known = (
         _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _check, _install, _verify, _render, _smoke, _tune,
         _store, _explain,
-    ):  # fmt: skip
+    )  # fmt: skip
+    for add in [add for add in known if add.__name__ == f"_{first}"] or known:
         add(verbs)
     return parser, verbs.choices
 

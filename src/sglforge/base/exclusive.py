@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import shlex
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sglforge.base import files
-from sglforge.base.download import redact
 from sglforge.errors import BuildError, InstallError, SglforgeError
 
 TIMEOUT_S = 1800.0
@@ -63,11 +61,11 @@ class Holder:
 
     def is_here(self) -> bool:
         """Say whether it is a process of this machine that still runs."""
-        return self.host == socket.gethostname() and self.boot == _boot() and _stat(self.pid)[1] == self.started
+        return self.host == os.uname().nodename and self.boot == _boot() and _stat(self.pid)[1] == self.started
 
     def could_hold(self) -> bool:
         """Say whether it may hold anything: one of another machine is believed, it cannot be looked at."""
-        return self.host != socket.gethostname() or self.is_here()
+        return self.host != os.uname().nodename or self.is_here()
 
     def is_stopped(self) -> bool:
         """Say whether it is stopped (SIGSTOP, a debugger, Ctrl-Z) and will not go on by itself."""
@@ -75,7 +73,7 @@ class Holder:
 
     def describe(self, doing: str) -> str:
         """Return its process, what it does, its command, since when, and what keeps it."""
-        where = "" if self.host == socket.gethostname() else f" on {self.host}"
+        where = "" if self.host == os.uname().nodename else f" on {self.host}"
         since = time.strftime("%H:%M:%S", time.localtime(self.since))
         words = shlex.join(("sglforge", *self.words))
         words = words if len(words) <= LONGEST_WORDS else f"{words[:LONGEST_WORDS]}..."
@@ -195,7 +193,7 @@ def _named(note: Path) -> Iterator[None]:
         pid=os.getpid(),
         started=_stat(os.getpid())[1],
         boot=_boot(),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         words=_words(sys.argv[1:]),
         since=time.time(),
     )
@@ -229,10 +227,16 @@ def _read(note: Path) -> Holder | None:
 
 def _words(arguments: list[str]) -> tuple[str, ...]:
     """Return arguments without what may be secret: passwords in URLs, values that were set."""
+
+    def without_password(found: re.Match[str]) -> str:
+        from sglforge.base.download import redact
+
+        return redact(found[0])
+
     words = []
     for before, word in zip(["", *arguments], arguments, strict=False):
         shown = re.sub(r"(?s)^(--set=)?([^=]*)=.*", r"\1\2=...", word) if "--set" in {before, word[:5]} else word
-        words.append(re.sub(r"[a-z][a-z0-9+.-]*://\S+", lambda match: redact(match[0]), shown))
+        words.append(re.sub(r"[a-z][a-z0-9+.-]*://\S+", without_password, shown))
     return tuple(words)
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sglforge.base.eventstream import EventStream, append
@@ -69,7 +68,7 @@ class RunRecord:
 
 def start(runs: Path, *, also: EventStream | None = None) -> RunRecord:
     """Make the folder of a new run; ``runs/latest`` points at it. ``also`` gets its events, too."""
-    stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     folder = runs / f"{stamp}-{secrets.token_hex(3)}"
     (folder / "logs").mkdir(parents=True)
     replace_link(runs / "latest", Path(folder.name))

@@ -6,16 +6,17 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from sglforge.base import proc
+from sglforge.base.beside import Beside
 from sglforge.base.proc import Runner
 from sglforge.host import cgroup, gpu, programs
 from sglforge.host.cgroup import GIB, Limits
 from sglforge.host.facts import Cuda, HostFacts
 from sglforge.host.programs import Version
 
-WORKERS = 8
 FACT_NAMES = {"g++": "gxx", "rustc": "rust"}
 PYTHON_MINORS = range(11, 20)
 _RUNNING_MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -44,17 +45,14 @@ def probe(workspace_root: Path, run: Runner = proc.run, *, root: Path = Path("/"
     ``workspace_root`` is the folder whose file system must hold what is built; ``root`` holds the proc/, sys/
     and etc/ that are read, for a recorded machine.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        gpus = pool.submit(gpu.read, run, root)
-        asked = {name: pool.submit(programs.read, name, run, root=root) for name in programs.VERSION_ARGUMENTS}
-        limits = cgroup.read(root)
-        cores, cores_source = _cores(limits)
-        disk_gib, disk_source = _disk(workspace_root)
-        distribution, package_manager = _distribution(root)
-        found = {name: future.result() for name, future in asked.items()}
-        graphics = gpus.result()
+    gpus = Beside(partial(gpu.read, run, root))
+    asked = {name: Beside(partial(programs.read, name, run, root=root)) for name in programs.VERSION_ARGUMENTS}
+    limits = cgroup.read(root)
+    cores, cores_source = _cores(limits)
+    disk_gib, disk_source = _disk(workspace_root)
+    distribution, package_manager = _distribution(root)
+    found = {name: version.result() for name, version in asked.items()}
+    graphics = gpus.result()
     versions = {FACT_NAMES.get(name, name): version for name, version in found.items()}
     absent = [name for name, version in versions.items() if version.absent]
     if graphics.driver_absent:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from sglforge import plan as plans
+from sglforge.base.beside import Beside
 from sglforge.base.console import Console
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
@@ -94,10 +95,9 @@ def select(request: Request, console: Console) -> Selection:
     Raises ConfigError for a catalog that is wrong, names that do not exist and facts that cannot be read;
     DoctorError where no target fits this machine.
     """
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        probing = pool.submit(_facts, request)
-        catalog = load_catalog(request.catalog_root)
-        facts = probing.result()
+    probing = Beside(partial(_facts, request))
+    catalog = load_catalog(request.catalog_root)
+    facts = probing.result()
     if request.target == "auto":
         name, why = doctor.auto_target(facts, catalog.targets)
     else:

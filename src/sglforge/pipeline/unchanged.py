@@ -7,10 +7,11 @@ as it was takes the long way, in `pipeline.building`, which shares the words wit
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from sglforge.base import scratch
+from sglforge.base.beside import Beside
 from sglforge.base.console import Console
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
@@ -55,16 +56,15 @@ def _there(request: Request, memory: Remembered) -> _Found | None:
     """Look at the machine and at what is built, installed and proven; None where something is not as it was."""
     workspace = request.workspace
     folder = workspace.environments / memory.environment_key
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        probing = pool.submit(probe, workspace.root)
-        try:
-            wheels = [store.lookup(workspace, step["key"]) for step in memory.plan["steps"]]
-            proof = stored.read(workspace, memory.proof_key)
-            whole = all(wheels) and proof is not None
-            environment = current_environment(folder, memory.environment_name) if whole else None
-            facts = probing.result()
-        except (SglforgeError, OSError):  # the long way says what is wrong
-            return None
+    probing = Beside(partial(probe, workspace.root))
+    try:
+        wheels = [store.lookup(workspace, step["key"]) for step in memory.plan["steps"]]
+        proof = stored.read(workspace, memory.proof_key)
+        whole = all(wheels) and proof is not None
+        environment = current_environment(folder, memory.environment_name) if whole else None
+        facts = probing.result()
+    except (SglforgeError, OSError):  # the long way says what is wrong
+        return None
     if environment is None or proof is None or not memory.holds_on(facts):
         return None
     there = tuple(wheel for wheel in wheels if wheel)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import os
+import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from sglforge.base.ids import Sha256
 
 BYTE_CODE = "__pycache__"
 _ABSENT = (-1, -1, -1)
+_FIRST_CELL = re.compile(r"^[^,\n]+", re.MULTILINE)
 
 
 class Stamps(NamedTuple):
@@ -24,27 +25,35 @@ class Stamps(NamedTuple):
     missing: tuple[str, ...]
 
 
-def stamp(site: Path, paths: Iterable[str]) -> Stamps:
+def stamp(site: Path, paths: Collection[str]) -> Stamps:
     """Look at files, given by their paths from site-packages."""
-    numbers = array("q")
-    missing = []
     try:
         folder = os.open(site, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        missing = list(paths)
-        return Stamps(Sha256(hashlib.sha256().hexdigest()), tuple(missing))
+        return Stamps(Sha256(hashlib.sha256().hexdigest()), tuple(paths))
     try:
-        for path in paths:
-            try:
-                status = os.stat(path, dir_fd=folder)
-            except (OSError, ValueError):
-                numbers.extend(_ABSENT)
-                missing.append(path)
-            else:
-                numbers.extend((status.st_size, status.st_mtime_ns, status.st_ino))
+        try:  # one row of numbers for all, as long as none is missing
+            found = (os.stat(path, dir_fd=folder) for path in paths)
+            numbers = array("q", [n for one in found for n in (one.st_size, one.st_mtime_ns, one.st_ino)])
+            missing: tuple[str, ...] = ()
+        except (OSError, ValueError):
+            numbers, missing = _one_by_one(folder, paths)
     finally:
         os.close(folder)
-    return Stamps(Sha256(hashlib.sha256(numbers).hexdigest()), tuple(missing))
+    return Stamps(Sha256(hashlib.sha256(numbers).hexdigest()), missing)
+
+
+def _one_by_one(folder: int, paths: Collection[str]) -> tuple[array[int], tuple[str, ...]]:
+    numbers, missing = array("q"), []
+    for path in paths:
+        try:
+            status = os.stat(path, dir_fd=folder)
+        except (OSError, ValueError):
+            numbers.extend(_ABSENT)
+            missing.append(path)
+        else:
+            numbers.extend((status.st_size, status.st_mtime_ns, status.st_ino))
+    return numbers, tuple(missing)
 
 
 def recorded_paths(record: Path) -> list[str]:
@@ -57,7 +66,11 @@ def recorded_paths(record: Path) -> list[str]:
     except OSError:
         return []
     if '"' in text:
-        paths = [row[0] for row in csv.reader(io.StringIO(text)) if row]
+        import csv
+
+        paths = [row[0] for row in csv.reader(io.StringIO(text)) if row and row[0]]
     else:
-        paths = [line.partition(",")[0] for line in text.split("\n")]
-    return [os.path.normpath(path) if "./" in path else path for path in paths if path and BYTE_CODE not in path]
+        paths = _FIRST_CELL.findall(text)
+    if BYTE_CODE in text:
+        paths = [path for path in paths if BYTE_CODE not in path]
+    return [os.path.normpath(path) if "./" in path else path for path in paths] if "./" in text else paths

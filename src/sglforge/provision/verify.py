@@ -27,22 +27,21 @@ def quick(environment: Environment, *, again: str = AGAIN) -> tuple[Finding, ...
     """
     receipt, site = environment.receipt, environment.site_packages
     findings = _interpreter(environment, again)
-    owned = set(receipt.loose)
+    known = _tops(receipt.loose)
     for built in receipt.built:
         findings += _differing(built.name, *_stamps(site, built.files), again)
-        owned.update(built.files)
+        known |= _tops(built.files)
     ours = {built.name for built in receipt.built}
     for folder, record in receipt.records.items():
         if (name := _distribution(folder)) in ours:
             continue
         paths = recorded_paths(site / folder / "RECORD")
-        owned.update(paths)
+        known |= _tops(paths)
         changed, missing = _stamps(site, {f"{folder}/RECORD": record})
         if not (changed or missing):
             changed, missing = _moved(environment, paths, record)
         findings += _differing(name, changed, missing, again)
     findings += _added(site, receipt.records, again)
-    known = {path.partition("/")[0] for path in owned}
     if loose := [name for name in _top_level(site) if name not in known and not name.endswith(DIST_INFO)]:
         findings.append(_came_later(sorted(loose), again))
     return tuple(findings)
@@ -182,6 +181,10 @@ def _added(site: Path, records: Iterable[str], hint: str) -> list[Finding]:
         _changed(_distribution(folder), f"{_distribution(folder)} was installed later", [folder], hint)
         for folder in sorted(present - set(records))
     ]
+
+
+def _tops(paths: Iterable[str]) -> set[str]:
+    return {path.partition("/")[0] for path in paths}
 
 
 def _top_level(site: Path) -> set[str]:
