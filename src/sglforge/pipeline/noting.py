@@ -71,7 +71,6 @@ def note(
         because=selection.because,
         findings=tuple(findings),
         plan=plan_document(planned),
-        environment_name=selection.environment_name,
         profile=profile.name,
         proof_key=proof_key,
         names=tuple(name for name in works_with(planned, record) if name != record.id),

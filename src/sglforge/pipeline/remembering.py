@@ -82,7 +82,6 @@ class Remembered:
     because: str
     findings: tuple[Finding, ...]
     plan: Mapping[str, Any]
-    environment_name: str
     profile: str
     proof_key: str
     names: tuple[str, ...]
@@ -91,6 +90,11 @@ class Remembered:
     def environment_key(self) -> BuildKey:
         """The key of the environment."""
         return BuildKey(self.plan["environment_key"])
+
+    @property
+    def environment_name(self) -> str:
+        """The name of the environment."""
+        return f"{self.stack}.{self.target}"
 
     def holds(self, around: Surroundings) -> bool:
         """Say whether catalog, sglforge, Python, variables and the request are those that it rests on."""
@@ -169,7 +173,7 @@ def read(workspace: Workspace) -> Remembered | None:
         if not isinstance(document, dict) or document.pop("sha256", None) != digest(document):
             return None
         return _parse(document)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -180,10 +184,10 @@ def _parse(document: dict[str, Any]) -> Remembered:
     findings = tuple(map(_finding, document.pop("findings")))
     memory = Remembered(**document, more=more, names=names, findings=findings)
     steps, python = memory.plan["steps"], memory.plan["python"]
-    _texts([memory.stack, memory.target, memory.because, python["minor"], python["why"]])
+    _texts([memory.because, python["minor"], python["why"]])
     _texts([step[word] for step in steps for word in ("package", "state", "why")])
     keys = (memory.proof_key, memory.environment_key, *memory.names, *(step["key"] for step in steps))
-    named = (memory.environment_name, memory.profile)
+    named = (memory.stack, memory.target, memory.profile)
     if not (all(map(_HEX.fullmatch, keys)) and all(map(_NAME.fullmatch, named))):
         raise ValueError("it names what is no key, or leads out of its folder")
     return replace(memory, min_disk_gib=float(memory.min_disk_gib))

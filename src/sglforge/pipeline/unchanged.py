@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from sglforge.base import scratch
 from sglforge.base.beside import Beside
 from sglforge.base.console import Console
+from sglforge.base.workspace import Workspace
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.build.uses import using
@@ -23,8 +25,8 @@ from sglforge.pipeline import remembering, telling
 from sglforge.pipeline.remembering import Remembered
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.running import start_run
-from sglforge.provision.install import current_environment
-from sglforge.provision.receipt import Environment
+from sglforge.provision.receipt import Environment, read_environment
+from sglforge.provision.verify import quick
 from sglforge.smoke import stored
 from sglforge.smoke.stored import Proof
 
@@ -55,13 +57,11 @@ def build(request: Request, console: Console) -> Outcome:
 def _there(request: Request, memory: Remembered) -> _Found | None:
     """Look at the machine and at what is built, installed and proven; None where something is not as it was."""
     workspace = request.workspace
-    folder = workspace.environments / memory.environment_key
     probing = Beside(partial(probe, workspace.root))
     try:
         wheels = [store.lookup(workspace, step["key"]) for step in memory.plan["steps"]]
         proof = stored.read(workspace, memory.proof_key)
-        whole = all(wheels) and proof is not None
-        environment = current_environment(folder, memory.environment_name) if whole else None
+        environment = _environment(workspace, memory) if proof and all(wheels) else None
         facts = probing.result()
     except (SglforgeError, OSError):  # the long way says what is wrong
         return None
@@ -69,6 +69,15 @@ def _there(request: Request, memory: Remembered) -> _Found | None:
         return None
     there = tuple(wheel for wheel in wheels if wheel)
     return _Found(facts=facts, wheels=there, environment=environment, proof=proof)
+
+
+def _environment(workspace: Workspace, memory: Remembered) -> Environment | None:
+    """Return the environment if its name points at it and nothing in it was changed."""
+    folder, name = workspace.environments / memory.environment_key, memory.environment_name
+    if (workspace.environments / name).readlink() != Path(folder.name):
+        return None
+    environment = read_environment(folder, name)
+    return environment if environment and not quick(environment) else None
 
 
 def _said_again(request: Request, console: Console, memory: Remembered, found: _Found, start: float) -> Outcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 from array import array
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +16,6 @@ from sglforge.base.ids import Sha256
 
 BYTE_CODE = "__pycache__"
 _ABSENT = (-1, -1, -1)
-_FIRST_CELL = re.compile(r"^([^,\n]+).*", re.MULTILINE)
 _SPLIT_FROM = 400
 """From so many files on, two threads look: the kernel does its part without Python's lock."""
 
@@ -36,30 +34,38 @@ def stamp(site: Path, paths: Sequence[str]) -> Stamps:
     except OSError:
         return Stamps(Sha256(hashlib.sha256().hexdigest()), tuple(paths))
     try:
-        try:  # one row of numbers for all, as long as none is missing
-            numbers = _numbers(folder, paths)
-            missing: tuple[str, ...] = ()
-        except (OSError, ValueError):
+        numbers, missing = row(folder, paths), tuple[str, ...]()
+        if numbers is None:
             numbers, missing = _one_by_one(folder, paths)
     finally:
         os.close(folder)
     return Stamps(Sha256(hashlib.sha256(numbers).hexdigest()), missing)
 
 
-def _numbers(folder: int, paths: Sequence[str]) -> array[int]:
-    """Return size, time and inode of files, one after the other; raise what `os.stat` does for one that is missing."""
-    if len(paths) >= _SPLIT_FROM:
-        half = len(paths) // 2
-        first = Beside(partial(_row, folder, paths[:half]))
-        try:
-            second = _row(folder, paths[half:])
-        finally:
-            row = first.result()
-        return row + second
-    return _row(folder, paths)
+def row(folder: int, paths: Sequence[str]) -> array[int] | None:
+    """Return size, time and inode of files, one after the other; None where one is missing.
+
+    ``folder`` is an open folder that the paths are relative to.
+    """
+    try:
+        return _row(folder, paths)
+    except (OSError, ValueError):
+        return None
 
 
 def _row(folder: int, paths: Sequence[str]) -> array[int]:
+    if len(paths) >= _SPLIT_FROM:
+        half = len(paths) // 2
+        first = Beside(partial(_part, folder, paths[:half]))
+        try:
+            second = _part(folder, paths[half:])
+        finally:
+            before = first.result()
+        return before + second
+    return _part(folder, paths)
+
+
+def _part(folder: int, paths: Sequence[str]) -> array[int]:
     found = (os.stat(path, dir_fd=folder) for path in paths)
     return array("q", [n for one in found for n in (one.st_size, one.st_mtime_ns, one.st_ino)])
 
@@ -91,7 +97,7 @@ def recorded_paths(record: Path) -> list[str]:
 
         paths = [row[0] for row in csv.reader(io.StringIO(text)) if row and row[0]]
     else:
-        paths = _FIRST_CELL.findall(text)
+        paths = [path for line in text.split("\n") if (path := line.partition(",")[0])]
     if BYTE_CODE in text:
         paths = [path for path in paths if BYTE_CODE not in path]
     return [os.path.normpath(path) if "./" in path else path for path in paths] if "./" in text else paths

@@ -102,14 +102,13 @@ def test_what_a_build_took_is_in_words() -> None:
 def test_a_build_waits_for_one_that_proves_the_same_and_cites_its_verdict(
     request_: Request, monkeypatch: pytest.MonkeyPatch, proven: bool
 ) -> None:
-    monkeypatch.setattr(serving, "proof_key", lambda *_: "key")
     monkeypatch.setattr(serving, "prove", lambda *_: "proven by ourselves")
     out = io.StringIO()
     nothing = cast("Any", None)
     environment = cast("Any", SimpleNamespace(receipt=SimpleNamespace(environment_key=KEY)))
 
     def build() -> object:
-        return _proof(request_, nothing, nothing, environment, nothing, Console(stream=out))
+        return _proof(request_, nothing, nothing, environment, nothing, Console(stream=out), key="key")
 
     with ThreadPoolExecutor(1) as pool:
         with exclusive(environment_lock(request_.workspace, KEY), waiting=pytest.fail):
