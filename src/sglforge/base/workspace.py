@@ -35,7 +35,7 @@ class Workspace:
 
     @property
     def remembered(self) -> Path:
-        """What the last build with nothing to do rested on and said: ``remembered.json``."""
+        """What the last builds with nothing to do rested on and said: ``remembered.json``."""
         return self.root / "remembered.json"
 
     @property

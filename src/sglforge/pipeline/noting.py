@@ -61,6 +61,7 @@ def note(
     if facts is None or selection.facts.disk_gib is None or watched.more_look is None:
         return
     memory = Remembered(
+        asked=watched.around.asked,
         surroundings=watched.around.digest,
         more=tuple(map(str, watched.more)),
         more_look=watched.more_look.digest,

@@ -29,6 +29,8 @@ from sglforge.host.facts import HostFacts
 from sglforge.pipeline.request import Request
 
 SCHEMA = 1
+KEPT = 8
+"""How many builds are remembered: one for each catalog, stack, target and Python that asks."""
 LIMIT_BYTES = 4 * 1024 * 1024
 SETTLED_NS = 2_000_000_000
 """What was changed later than this before a run began is not believed: a second change may bear the same time."""
@@ -57,8 +59,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 class Surroundings(NamedTuple):
-    """What decides a build, but for what only its stack names: a digest, the newest change (ns), when it was seen."""
+    """What decides a build, but for what only its stack names: a digest, the newest change (ns), when it was seen.
 
+    ``asked`` is a digest of what is built of which catalog, and with which Python.
+    """
+
+    asked: Sha256
     digest: Sha256
     newest_ns: int
     seen_ns: int
@@ -66,12 +72,13 @@ class Surroundings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What a build rested on (``surroundings``, ``more_look`` of the files in ``more``, ``facts``), and what it said.
+    """What a build was ``asked``, what it rested on, and what it said.
 
-    It holds while at least ``min_disk_gib`` are free. ``because`` is why the target was chosen, ``names`` are what a
-    run works with.
+    It rested on ``surroundings``, the files in ``more`` as ``more_look`` has them, and ``facts``; it holds while at
+    least ``min_disk_gib`` are free. ``because`` is why the target was chosen, ``names`` are what a run works with.
     """
 
+    asked: str
     surroundings: str
     more: tuple[str, ...]
     more_look: str
@@ -127,12 +134,11 @@ def surroundings(request: Request) -> Surroundings | None:
     )
     if seen is None:
         return None
-    hashed = hashlib.sha256(seen.digest.encode())
-    asked = [request.catalog_root, request.workspace.root, request.stack, request.target]
-    python = [sys.version, sys.executable, sys.flags, sys.path, [_listed(folder) for folder in folders]]
+    asked = _hashed(request.catalog_root, request.stack, request.target, sys.executable)
+    python = [sys.version, sys.flags, sys.path, [_listed(folder) for folder in folders]]
     variables = sorted(pair for pair in os.environb.items() if pair[0] not in IDLE_VARIABLES)
-    hashed.update(repr((asked, python, variables, os.getuid(), os.getgid())).encode(errors="surrogateescape"))
-    return Surroundings(Sha256(hashed.hexdigest()), seen.newest_ns, now_ns)
+    everything = _hashed(asked, seen.digest, request.workspace.root, python, variables, os.getuid(), os.getgid())
+    return Surroundings(asked, everything, seen.newest_ns, now_ns)
 
 
 def machine(facts: HostFacts) -> str | None:
@@ -159,27 +165,31 @@ def remember(request: Request, memory: Remembered, before: Surroundings, more_be
         return
     if max(after.newest_ns, more_after.newest_ns) > before.seen_ns - SETTLED_NS:
         return
-    document = {"schema": SCHEMA, **asdict(memory)}
+    others = [other for other in _read(request.workspace) if other.asked != memory.asked]
+    document = {"schema": SCHEMA, "builds": [asdict(build) for build in (memory, *others[: KEPT - 1])]}
     with suppress(OSError, ValueError):  # nothing is lost
         write_text(request.workspace.remembered, json.dumps({**document, "sha256": digest(document)}) + "\n")
 
 
-def read(workspace: Workspace) -> Remembered | None:
-    """Return what was written down; None for anything but a whole and unchanged document."""
+def recall(workspace: Workspace, around: Surroundings) -> Remembered | None:
+    """Return what was written down of the last build that was asked the same; it may hold no longer."""
+    return next((build for build in _read(workspace) if build.asked == around.asked), None)
+
+
+def _read(workspace: Workspace) -> list[Remembered]:
+    """Return what was written down; nothing of anything but a whole and unchanged document."""
     try:
         with workspace.remembered.open("rb") as stream:
             data = stream.read(LIMIT_BYTES + 1)
         document = json.loads(data) if len(data) <= LIMIT_BYTES else None
         if not isinstance(document, dict) or document.pop("sha256", None) != digest(document):
-            return None
-        return _parse(document)
+            return []
+        return [_parse(build) for build in document["builds"]] if document["schema"] == SCHEMA else []
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
+        return []
 
 
 def _parse(document: dict[str, Any]) -> Remembered:
-    if document.pop("schema") != SCHEMA:
-        raise ValueError("another version of sglforge wrote it")
     more, names = _texts(document.pop("more")), _texts(document.pop("names"))
     findings = tuple(map(_finding, document.pop("findings")))
     memory = Remembered(**document, more=more, names=names, findings=findings)
@@ -213,3 +223,7 @@ def _listed(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))  # noqa: PTH208 - names are enough
     except OSError:
         return []
+
+
+def _hashed(*values: object) -> Sha256:
+    return Sha256(hashlib.sha256(repr(values).encode()).hexdigest())

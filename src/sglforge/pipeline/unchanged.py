@@ -44,7 +44,7 @@ class _Found:
 def build(request: Request, console: Console) -> Outcome:
     """Build and prove what is missing; where nothing is, cite the proof."""
     start, around = time.monotonic(), remembering.surroundings(request)
-    memory = remembering.read(request.workspace) if around else None
+    memory = remembering.recall(request.workspace, around) if around else None
     if memory and around and memory.holds(around):
         with using(request.workspace, memory.names):
             if found := _there(request, memory):

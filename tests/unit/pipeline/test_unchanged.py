@@ -19,11 +19,13 @@ import pytest
 from proven_mini import Proven, events, make_proven
 
 from sglforge.base.files import digest, replace_link, write_text
+from sglforge.base.workspace import Workspace
 from sglforge.errors import Finding, Severity
 from sglforge.host.facts import Cuda, Gpu, HostFacts
 from sglforge.host.probe import probe
 from sglforge.pipeline import building, noting, remembering, select, unchanged
-from sglforge.pipeline.request import Outcome
+from sglforge.pipeline.remembering import Remembered
+from sglforge.pipeline.request import Outcome, Request
 
 
 @dataclasses.dataclass
@@ -38,6 +40,9 @@ class Ways:
         code = self.proven.build(*words)
         out, talk = self.capsys.readouterr()
         return code, json.loads(out), talk
+
+    def memory(self) -> list[Remembered]:
+        return remembering._read(self.proven.workspace)
 
     def is_fast(self, *words: str) -> bool:
         before = self.long
@@ -165,8 +170,7 @@ def test_every_file_that_planning_anew_opens_is_looked_at(ways: Ways) -> None:
     ways.proven.workspace.remembered.unlink()
     assert not ways.is_fast()
     listening = False
-    memory = remembering.read(ways.proven.workspace)
-    assert memory
+    (memory,) = ways.memory()
     catalog = ways.proven.mini.catalog
     seen = [*(catalog / name for name in remembering.CATALOG), *map(Path, memory.more)]
     below = {Path(path) for path in opened if Path(path).is_relative_to(catalog)} - {catalog}
@@ -218,6 +222,13 @@ def test_another_machine_and_a_full_disk_are_planned_anew(ways: Ways, monkeypatc
         assert not ways.is_fast()
     monkeypatch.setattr(unchanged, "probe", lambda _: dataclasses.replace(facts, disk_gib=1e6))
     assert ways.is_fast()
+
+
+def test_a_catalog_whose_name_is_no_text_is_built_as_any_other(tmp_path: Path) -> None:
+    request = Request(
+        argv=(), catalog_root=tmp_path / os.fsdecode(b"\xff"), workspace=Workspace(root=tmp_path / "workspace")
+    )
+    assert remembering.surroundings(request)
 
 
 def test_the_python_that_runs_counts(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +312,20 @@ def test_what_changes_while_it_is_read_is_not_remembered(ways: Ways, monkeypatch
     assert not ways.proven.workspace.remembered.exists()
 
 
+def test_builds_that_are_asked_other_things_do_not_push_each_other_out(
+    ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not ways.is_fast("--stack", "mini")
+    assert ways.is_fast()
+    assert ways.is_fast("--stack", "mini")
+    for number in range(remembering.KEPT):
+        monkeypatch.setattr(sys, "executable", f"/nowhere/python{number}")
+        assert not ways.is_fast()
+        assert ways.is_fast()
+        assert len(ways.memory()) == min(3 + number, remembering.KEPT)
+    monkeypatch.undo()
+
+
 def test_no_variable_is_written_down(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANY_TOKEN", "verysecret")
     assert not ways.is_fast()
@@ -311,13 +336,13 @@ def test_no_variable_is_written_down(ways: Ways, monkeypatch: pytest.MonkeyPatch
 def test_a_document_with_another_byte_or_cut_short_is_ignored(ways: Ways) -> None:
     path, chance = ways.proven.workspace.remembered, random.Random(0)
     content = path.read_bytes()
-    whole = remembering.read(ways.proven.workspace)
+    whole = ways.memory()
     assert whole
     for place in range(len(content) - 2):
         path.write_bytes(content[:place])
-        assert remembering.read(ways.proven.workspace) is None
+        assert ways.memory() == []
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << chance.randrange(8)]) + content[place + 1 :])
-        assert remembering.read(ways.proven.workspace) in [None, whole]  # a blank that became another one
+        assert ways.memory() in [[], whole]  # a blank that became another one
     path.write_bytes(b"[" * 100_000)
     assert not ways.is_fast()
     assert ways.is_fast()
@@ -342,11 +367,12 @@ def test_a_document_that_somebody_made_up_neither_breaks_a_build_nor_leads_it_as
     path = ways.proven.workspace.remembered
     honest = json.loads(path.read_text())
     del honest["sha256"]
-    honest["findings"] = [Finding(code="c", severity=Severity.INFO, message="m", detail=("d",)).to_json()]
+    finding = Finding(code="c", severity=Severity.INFO, message="m", detail=("d",))
+    honest["builds"][0]["findings"] = [finding.to_json()]
     before = sorted(ways.proven.mini.root.rglob("*"))
     monkeypatch.setattr(building, "build", lambda *_, **__: Outcome(document={"verdict": "unknown"}))
     for place in leaves(honest):
-        if place[:2] == ("plan", "steps") and len(place) > 4:
+        if place[2:4] == ("plan", "steps") and len(place) > 6:
             continue  # what is only shown
         for value in HOSTILE:
             document = copy.deepcopy(honest)
@@ -365,7 +391,7 @@ def test_a_document_that_somebody_made_up_neither_breaks_a_build_nor_leads_it_as
 
 def test_a_kill_while_it_is_written_leaves_one_that_is_whole(ways: Ways, tmp_path: Path) -> None:
     path = ways.proven.workspace.remembered
-    whole = remembering.read(ways.proven.workspace)
+    whole = ways.memory()
     program = (
         "import sys; from pathlib import Path; from sglforge.base.files import write_text\n"
         "path, text = Path(sys.argv[1]), Path(sys.argv[2]).read_text()\n"
@@ -379,7 +405,7 @@ def test_a_kill_while_it_is_written_leaves_one_that_is_whole(ways: Ways, tmp_pat
             writer.stdout.readline()
             time.sleep(0.003 * round_)
             writer.send_signal(signal.SIGKILL)
-        assert remembering.read(ways.proven.workspace) == whole
+        assert ways.memory() == whole
     assert ways.is_fast()
 
 
