@@ -7,17 +7,13 @@ import io
 import os
 from array import array
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sglforge.base.beside import Beside
 from sglforge.base.ids import Sha256
 
 BYTE_CODE = "__pycache__"
 _ABSENT = (-1, -1, -1)
-_SPLIT_FROM = 400
-"""From so many files on, two threads look: the kernel does its part without Python's lock."""
 
 
 class Stamps(NamedTuple):
@@ -45,29 +41,15 @@ def stamp(site: Path, paths: Sequence[str]) -> Stamps:
 def row(folder: int, paths: Sequence[str]) -> array[int] | None:
     """Return size, time and inode of files, one after the other; None where one is missing.
 
+    One thread looks: with two, each stat makes them wait for Python's lock, and together they take longer.
+
     ``folder`` is an open folder that the paths are relative to.
     """
     try:
-        return _row(folder, paths)
+        found = (os.stat(path, dir_fd=folder) for path in paths)
+        return array("q", [n for one in found for n in (one.st_size, one.st_mtime_ns, one.st_ino)])
     except (OSError, ValueError):
         return None
-
-
-def _row(folder: int, paths: Sequence[str]) -> array[int]:
-    if len(paths) >= _SPLIT_FROM:
-        half = len(paths) // 2
-        first = Beside(partial(_part, folder, paths[:half]))
-        try:
-            second = _part(folder, paths[half:])
-        finally:
-            before = first.result()
-        return before + second
-    return _part(folder, paths)
-
-
-def _part(folder: int, paths: Sequence[str]) -> array[int]:
-    found = (os.stat(path, dir_fd=folder) for path in paths)
-    return array("q", [n for one in found for n in (one.st_size, one.st_mtime_ns, one.st_ino)])
 
 
 def _one_by_one(folder: int, paths: Sequence[str]) -> tuple[array[int], tuple[str, ...]]:
