@@ -41,9 +41,8 @@ def stamp(site: Path, paths: Sequence[str]) -> Stamps:
 def row(folder: int, paths: Sequence[str]) -> array[int] | None:
     """Return size, time and inode of files, one after the other; None where one is missing.
 
-    One thread looks: with two, each stat makes them wait for Python's lock, and together they take longer.
-
-    ``folder`` is an open folder that the paths are relative to.
+    ``folder`` is an open folder that the paths are relative to. One thread looks: two would wait for Python's lock
+    after every file, and take longer together.
     """
     try:
         found = (os.stat(path, dir_fd=folder) for path in paths)

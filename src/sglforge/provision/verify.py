@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -132,7 +131,8 @@ def _stamps(site: Path, expected: Mapping[str, BuiltFile | RecordFile]) -> tuple
     except OSError:
         return changed, list(expected)
     try:
-        if row(folder, list(expected)) == array("q", [number for file in expected.values() for number in file[-3:]]):
+        seen = row(folder, list(expected))
+        if seen and seen.tolist() == [number for file in expected.values() for number in file[-3:]]:
             return changed, missing
         for path, file in expected.items():
             try:

@@ -262,6 +262,9 @@ def spoilt(proven: Proven) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "a name of another", lambda: replace_link(link, Path("other"))
     yield "no receipt", (proven.environment / "receipt.json").unlink
     yield "a receipt that is none", lambda: (proven.environment / "receipt.json").write_text("{")
+    receipt = json.loads((proven.environment / "receipt.json").read_text())
+    receipt["built"][0]["files"]["good/__init__.py"][1:] = ["x", None, 1 << 99]
+    yield "a receipt without numbers", lambda: write_text(proven.environment / "receipt.json", json.dumps(receipt))
     yield "no wheel", wheel.unlink
     yield "a wheel cut short", lambda: write_text(wheel, "w")
     yield "no entry", entry.unlink
@@ -271,7 +274,7 @@ def spoilt(proven: Proven) -> Iterator[tuple[str, Callable[[], object]]]:
     yield "a proof that failed", lambda: verdict.write_text(failed)
 
 
-SPOILT = 18
+SPOILT = 19
 
 
 @pytest.mark.parametrize("number", range(SPOILT))
