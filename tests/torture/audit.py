@@ -246,6 +246,8 @@ def _documents(workspace: Path) -> Iterator[Fault]:
         for path in sorted((workspace / shelf).rglob("*")):
             if not path.is_dir():
                 yield from _document(path)
+    for path in sorted(workspace.glob("*remembered.json*")):
+        yield from _document(path)
 
 
 def _document(path: Path) -> Iterator[Fault]:
