@@ -118,6 +118,7 @@ def test_real_backends_build_the_same_wheel_twice_then_offline(
         wheel = build_wheel(
             bring(folder),
             folder / "out",
+            package=project,
             requires=requires(project),
             python=Path(sys.executable),
             python_minor=MINOR,

@@ -48,12 +48,18 @@ def network_environment(*, offline: bool) -> Mapping[str, str]:
     """Return the environment for git that asks other repositories: the user's configuration, and no prompts.
 
     ``offline`` leaves repositories on this machine, also those that the user's configuration puts in the place of
-    others (``insteadOf``).
+    others (``insteadOf``). An object that is not there is not asked for one by one: at an origin whose history is cut
+    off, each such question would start the next, process in process, without an end.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
     kept.pop("SSH_ASKPASS", None)  # a window is a prompt too
     allowed = "file" if offline else os.environ.get("GIT_ALLOW_PROTOCOL", _PROTOCOLS)
-    return kept | {"GIT_ALLOW_PROTOCOL": allowed, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    return kept | {
+        "GIT_ALLOW_PROTOCOL": allowed,
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+    }
 
 
 def plain_environment(folder: Path) -> Mapping[str, str]:

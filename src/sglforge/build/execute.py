@@ -173,6 +173,7 @@ def _execute(
                 built = build_wheel(
                     source.tree / source.subdirectory,
                     scratch / "built",
+                    package=step.package,
                     requires=step.build_requires,
                     python=python.path,
                     python_minor=python.minor,

@@ -50,6 +50,7 @@ def build_wheel(
     source: Path,
     out_dir: Path,
     *,
+    package: str,
     requires: Sequence[LockedRequirement],
     python: Path,
     python_minor: str,
@@ -72,6 +73,7 @@ def build_wheel(
     Args:
         source: The folder with ``pyproject.toml``.
         out_dir: The folder for the wheel.
+        package: Its name, for messages.
         requires: The pinned build environment.
         python: The interpreter to build with.
         python_minor: Its version, ``3.11``.
@@ -114,23 +116,23 @@ def build_wheel(
         )
         if done.returncode:
             own = (*sandbox.folders, exchange)
-            raise stepfaults.named(done.stdout, source.name, own=own, log=log) or failed(done, log=log)
+            raise stepfaults.named(done.stdout, package, own=own, log=log) or failed(done, log=log)
 
     try:
         builder = ProjectBuilder(source, python_executable=str(interpreter), runner=call_hook)
-        _require(builder.build_system_requires, installed, python_minor, source)
+        _require(builder.build_system_requires, installed, python_minor, package)
         _make_environment(scratch, requires, wheels, python, uv, log)
         with _warnings_in(log):
-            _require(builder.get_requires_for_build("wheel"), installed, python_minor, source)
+            _require(builder.get_requires_for_build("wheel"), installed, python_minor, package)
             return Path(builder.build("wheel", out_dir))
     except BuildBackendException as error:
         if isinstance(error.exception, BuildError):
             raise error.exception from None
-        raise _backend_failed(error.exception, source, log) from error
+        raise _backend_failed(error.exception, package, log) from error
     except BuildException as error:
         raise BuildError(
             code="not-a-project",
-            message=f"{source.name} cannot be built: {error}",
+            message=f"{package} cannot be built: {error}",
             where=str(source / "pyproject.toml"),
             hint="correct its pyproject.toml (PEP 517, PEP 518)",
         ) from error
@@ -232,7 +234,7 @@ def _versions(requires: Sequence[LockedRequirement], wheels: Sequence[Path]) -> 
     return pinned | {str(name): str(version) for name, version, *_ in (parse_wheel_filename(w.name) for w in wheels)}
 
 
-def _require(wanted: set[str], versions: Mapping[str, str], minor: str, source: Path) -> None:
+def _require(wanted: set[str], versions: Mapping[str, str], minor: str, package: str) -> None:
     """Hold what the project asks for against what is there."""
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
@@ -253,19 +255,19 @@ def _require(wanted: set[str], versions: Mapping[str, str], minor: str, source: 
     if missing:
         raise BuildError(
             code="build-requires-missing",
-            message=f"{source.name} needs for its build what the lock does not pin: {', '.join(missing)}",
+            message=f"{package} needs for its build what the lock does not pin: {', '.join(missing)}",
             hint="add it to the recipe's `build-requires`, then `nox -s lock`",
         )
 
 
-def _backend_failed(cause: Exception, source: Path, log: Path) -> BuildError:
+def _backend_failed(cause: Exception, package: str, log: Path) -> BuildError:
     """Return the error for a backend that failed, with the end of what it said."""
     said = cause.context.get("output", "") if isinstance(cause, ProcessError) else str(cause)
     how = cause.message if isinstance(cause, ProcessError) else f"it is not a working backend ({type(cause).__name__})"
     tail = [line for line in said.splitlines() if line.strip()][-TAIL_LINES:]
     return BuildError(
         code="build-backend-failed",
-        message=f"the build backend of {source.name} failed: {tail[-1].strip() if tail else how}",
+        message=f"the build backend of {package} failed: {tail[-1].strip() if tail else how}",
         context={"how": how, "output": "\n".join(tail)},
         hint=f"read {log}",
         log=str(log),

@@ -36,7 +36,7 @@ def named(output: str, package: str, *, own: Sequence[Path], log: Path) -> Build
 
     Args:
         output: What the failed call of the backend said.
-        package: The name of the source.
+        package: Its name.
         own: Where the step may write.
         log: The file with all that was said.
     """

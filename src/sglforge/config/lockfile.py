@@ -16,6 +16,7 @@ from sglforge.config.model import (
     GIT_ID,
     GIT_REF,
     GIT_URL,
+    INNER_PATH,
     LINE,
     VARIANT,
     FileModel,
@@ -58,7 +59,7 @@ class LockedPath(FileModel):
 class LockedSubmodule(FileModel):
     """Another repository inside the paths that the build sees."""
 
-    path: Annotated[Folder, Field(description="where it is checked out")]
+    path: Annotated[str, Field(description="where it is checked out", pattern=INNER_PATH)]
     url: Annotated[str, Field(description="where it comes from, as `.gitmodules` says, made absolute", pattern=GIT_URL)]
     commit: Annotated[GitId, Field(description="its commit")]
 

@@ -17,7 +17,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.config import suggest
 from sglforge.config.lockfile import LockedArchive, LockedGit, lock_path
 from sglforge.config.model import GitSource, PathSource
-from sglforge.errors import ConfigError, LockError, PatchError, verdict_of
+from sglforge.errors import ConfigError, FetchError, LockError, PatchError, verdict_of
 from sglforge.host import package_index
 from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult
@@ -258,15 +258,25 @@ def _bring_commit(
         def waiting(words: str) -> None:
             console.line(f"  ..  {words}")
 
-        commit = (fetch_proven if proven else fetch_commit)(
-            step.locked,
-            package=step.package,
-            workspace=request.workspace,
-            offline=request.offline,
-            waiting=waiting,
-            command=request.command("fetch"),
-            cancellation=cancellation,
-        )
+        try:
+            commit = (fetch_proven if proven else fetch_commit)(
+                step.locked,
+                package=step.package,
+                workspace=request.workspace,
+                offline=request.offline,
+                waiting=waiting,
+                command=request.command("fetch"),
+                cancellation=cancellation,
+            )
+        except LockError as error:
+            if error.code != "git-ref-missing":
+                raise
+            raise FetchError(
+                code=error.code,
+                message=f"{error.message}, which the lock names for {step.package}",
+                hint="its branch was rewritten, or it was in a fork; lock what is there now: "
+                + request.command("lock", "--update", step.package),
+            ) from error
         shown.say(step.locked.described)
     return commit
 

@@ -60,6 +60,7 @@ def toy_backend(
     wheel = build_wheel(
         copy_of("toy-backend"),
         links,
+        package="toy-backend",
         requires=(),
         python=python.path,
         python_minor=python.minor,

@@ -42,6 +42,7 @@ def build(tmp_path: Path, python: BuildPython, uv: Uv) -> Build:
         return build_wheel(
             source,
             tmp_path / "out",
+            package=source.name,
             requires=requires,
             python=python.path,
             python_minor=python.minor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ ATTEMPTS = 3
 FIRST_PAUSE_S = 1.0
 _COMMANDS = ("fetch", "ls-remote")
 _SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
     "core.quotePath": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -116,7 +119,7 @@ def ask(
             if error.code == "program-missing":
                 raise _missing(error) from error
             raise faults.named("timed out", url, command=command) from error
-        if not done.returncode:
+        if not done.returncode and not faults.is_cut_off(done.stderr):
             return done.stdout
         if tried >= ATTEMPTS or not faults.is_passing(done.stderr):
             raise faults.named(done.stderr, url, command=command)

@@ -38,15 +38,21 @@ def export(locked: LockedGit, into: Path, *, workspace: Workspace, command: str 
     paths = [entry.path for entry in locked.paths]
     mirror = _mirror(locked.url, locked.commit, workspace, command)
     if trees.locked_paths(mirror, locked.commit, paths) != locked.paths:
-        raise _contradiction(locked)
+        raise _contradiction(locked, "trees")
     entries = trees.files(mirror, locked.commit, paths)
+    modules = []
+    linked = _modules(entries)
+    for module in locked.submodules:
+        own = _mirror(module.url, module.commit, workspace, command)
+        modules.append((module, own, trees.files(own, module.commit)))
+        linked |= _modules(modules[-1][2], inside=module.path)
+    if linked != {module.path: module.commit for module in locked.submodules}:
+        raise _contradiction(locked, "submodules")
     tree = _written(mirror, locked.commit, entries, into, command)
     links = _links(tree)
     for entry in locked.paths:
         _require(mirror, entry.path, entry.id, _id_of(trees.within(tree, entry.path), entry.path, tree))
-    for module in locked.submodules:
-        own = _mirror(module.url, module.commit, workspace, command)
-        its_entries = trees.files(own, module.commit)
+    for module, own, its_entries in modules:
         its_tree = _written(own, module.commit, its_entries, into / module.path, command)
         links += [f"{module.path}/{name}" for name in _links(its_tree)]
         expected = own.read("rev-parse", "--verify", f"{module.commit}^{{tree}}").strip()
@@ -78,6 +84,12 @@ def _written(mirror: Mirror, commit: str, entries: Mapping[str, Blob], into: Pat
         if mode := _MODES.get(entry.mode):
             os.chmod(f"{into}/{name}", mode)  # noqa: PTH101 - whatever the umask is; thousands: no Path for each
     return {**blobs(into), **modules}
+
+
+def _modules(entries: Mapping[str, Blob], *, inside: str = "") -> dict[str, str]:
+    """Return the commits of submodules by their paths in the outermost repository."""
+    prefix = f"{inside}/" if inside else ""
+    return {f"{prefix}{name}": entry.id for name, entry in entries.items() if entry.mode == trees.SUBMODULE}
 
 
 def _links(tree: Mapping[str, Blob]) -> list[str]:
@@ -118,10 +130,10 @@ def _leads_inside(link: Path, root: Path) -> bool:
         return False
 
 
-def _contradiction(locked: LockedGit) -> LockError:
+def _contradiction(locked: LockedGit, what: str) -> LockError:
     return LockError(
         code="lock-invalid",
-        message=f"the lock names other trees than commit {locked.commit[:12]} of {redact(locked.url)} has",
+        message=f"the lock names other {what} than commit {locked.commit[:12]} of {redact(locked.url)} has",
         hint="locks are generated: restore it from version control, or make it again: nox -s lock -- --update",
     )
 

@@ -12,6 +12,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+")
 _SHOWN_LINES = 6
 _NETWORK_HINT = "check the network and git's own settings (proxy, insteadOf): git ls-remote {url}"
 _FULL_DISK = r"No space left on device|Disk quota exceeded"
+_LACKING = r"could not fetch [0-9a-f]+ from promisor remote"
+_CUT_OFF = r"shallow roots are not allowed|shallow update not allowed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,12 @@ _KINDS = (
         hint="use a repository in git's usual format",
     ),
     _Kind(
+        words=rf"{_CUT_OFF}|{_LACKING}",
+        code="git-incomplete",
+        message="{url} is a shallow or a partial clone, and lacks what is asked for",
+        hint="make it whole, in its folder: git fetch --unshallow, or git fetch --refetch --no-filter",
+    ),
+    _Kind(
         words=r"early EOF|RPC failed|hung up unexpectedly|unexpected disconnect|error: 5\d\d|error: 429",
         code="git-failed",
         message="{url} broke off",
@@ -144,3 +152,13 @@ def _clean(said: str) -> str:
 def is_full_disk(said: str) -> bool:
     """Say whether git complains that the disk, or a quota, is full."""
     return re.search(_FULL_DISK, said) is not None
+
+
+def is_cut_off(said: str) -> bool:
+    """Say whether git left refs out because the origin lacks what lies behind them; it calls that a success."""
+    return re.search(_CUT_OFF, said) is not None
+
+
+def lacks_a_base(said: str) -> bool:
+    """Say whether git got changes of files that the mirror does not hold."""
+    return re.search(_LACKING, said) is not None

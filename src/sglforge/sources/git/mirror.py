@@ -17,7 +17,7 @@ from sglforge.base.exclusive import Use, exclusive
 from sglforge.base.files import digest, publish_directory, remove
 from sglforge.base.workspace import Workspace
 from sglforge.errors import FetchError
-from sglforge.sources.git import commands
+from sglforge.sources.git import commands, faults
 
 Waiting = Callable[[str], None]
 """Told for whom a run waits."""
@@ -77,12 +77,18 @@ class Mirror:
         Raises FetchError, one code for each way to fail.
         """
         words = ("fetch", "--quiet", "--no-tags", "--prune", "--force", "--no-write-fetch-head", *_STEADY)
+        asked = ("origin", "+refs/tags/*:refs/tags/*", *refspecs)
         try:
-            self._ask(*words, "--filter=blob:none", "origin", "+refs/tags/*:refs/tags/*", *refspecs)
+            self._ask(*words, "--filter=blob:none", *asked)
         except FetchError as error:
-            if error.code != "git-failed" or "filter" not in error.context.get("git says", ""):
+            said = error.context.get("git says", "")
+            if faults.lacks_a_base(said):
+                # an origin that left files out once, and takes them for known now: everything comes again
+                self._ask(*words, "--filter=blob:none", "--refetch", *asked)
+            elif error.code == "git-failed" and "filter" in said:
+                self._ask(*words, "--no-filter", *asked)
+            else:
                 raise
-            self._ask(*words, "--no-filter", "origin", "+refs/tags/*:refs/tags/*", *refspecs)
 
     def fetch_objects(self, ids: Iterable[str]) -> None:
         """Bring objects by their ids."""

@@ -66,12 +66,11 @@ def absolute(url: str, parent: str) -> str:
 
     Raises LockError ``submodule-unsafe`` for folders of this machine, if the parent is none, and for programs.
     """
-    if url.startswith(("./", "../")):
-        return _beside(url, parent)
-    local = _is_local(url)
-    if "::" in url or url.startswith("-") or not url.isprintable() or " " in url or (local and not _is_local(parent)):
+    relative = url.startswith(("./", "../"))
+    odd = not url or "::" in url or url.startswith("-") or not url.isprintable() or " " in url
+    if odd or (not relative and _is_local(url) and not _is_local(parent)):
         raise _unsafe(f"{redact(parent)} names {redact(url)!r} as a submodule")
-    return url
+    return _beside(url, parent) if relative else url
 
 
 def _beside(url: str, parent: str) -> str:

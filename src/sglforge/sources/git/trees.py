@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -16,6 +17,8 @@ WHOLE = "."
 """The path that stands for a whole repository."""
 SUBMODULE = "160000"
 """The mode of an entry that is a commit of another repository."""
+_GIT_FOLDER = re.compile(r"(\.git|git~1)[ .]*(:.*)?", re.IGNORECASE)
+"""What some file system takes for ``.git``."""
 _SHOWN = 12
 _FAR = 5000
 
@@ -95,10 +98,15 @@ def _no_path(mirror: Mirror, commit: str, path: str) -> LockError:
 
 def _require_safe(name: str) -> None:
     parts = name.split("/")
-    bad = any(part in {"", ".", ".."} or part.casefold() == ".git" or len(part.encode()) > 255 for part in parts)
+    bad = any(part in {"", ".", ".."} or _GIT_FOLDER.fullmatch(part) or len(part.encode()) > 255 for part in parts)
     if bad or not name.isprintable() or "\ufffd" in name or "\\" in name:
-        raise FetchError(
-            code="source-path-unsafe",
-            message=f"{name!r} has a name that does not survive every tool",
-            hint="leave it out of the source paths",
-        )
+        raise unsafe(name)
+
+
+def unsafe(name: str) -> FetchError:
+    """Return the error for a file that some tool would not take by its name."""
+    return FetchError(
+        code="source-path-unsafe",
+        message=f"{name!r} has a name that does not survive every tool",
+        hint="leave it out of the source paths",
+    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sglforge.base.treeid import Blob
 from sglforge.sources.git import commands, trees
 from sglforge.sources.git.mirror import Mirror
+
+_LEFT_OUT = re.compile(r"^Ignoring path (?P<name>.*)$", re.MULTILINE)
 
 
 class Worktree:
@@ -27,7 +30,8 @@ class Worktree:
     def move(self, mirror: Mirror, entries: Mapping[str, Blob]) -> None:
         """Make the folder hold these files and no others; only what differs is written.
 
-        Raises FetchError ``mirror-damaged`` when one of them cannot be read.
+        Raises FetchError ``mirror-damaged`` when one of them cannot be read, ``source-path-unsafe`` for a name or a
+        link that git does not write.
         """
         wanted = {name: entry for name, entry in entries.items() if entry.mode != trees.SUBMODULE}
         gone = self.files.keys() - wanted.keys()
@@ -43,7 +47,11 @@ class Worktree:
         more = {"GIT_INDEX_FILE": str(self._index), "GIT_WORK_TREE": str(self.folder)}
         self._index.unlink(missing_ok=True)
         lines = "".join(f"{entry.mode} {entry.id}\t{name}\0" for name, entry in entries.items())
-        commands.read(mirror.path, "update-index", "-z", "--index-info", stdin=lines, more=more)
+        done = commands.attempt(mirror.path, "update-index", "-z", "--index-info", stdin=lines, more=more)
+        if done.returncode:
+            raise commands.damaged(mirror.path, done.stderr)
+        if left_out := _LEFT_OUT.search(done.stderr):  # git calls that a success
+            raise trees.unsafe(left_out["name"])
         words = ("checkout-index", "--all", "--force", f"--prefix={self.folder}/")
         commands.read(mirror.path, *words, more=more, timeout_s=commands.WRITE_TIMEOUT_S)
 

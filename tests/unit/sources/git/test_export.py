@@ -132,7 +132,7 @@ def test_a_link_to_what_is_not_exported_stays_inside_and_leads_nowhere(
     assert not (tree / "python/header").exists()
 
 
-@pytest.mark.parametrize("name", ["..", ".git", ".GIT"])
+@pytest.mark.parametrize("name", ["..", ".git", ".GIT", ".git ", ".git...", "git~1", ".git::$INDEX_ALLOCATION"])
 def test_names_that_would_leave_the_folder_are_refused(upstream: Repository, workspace: Workspace, name: str) -> None:
     """git itself makes no such trees, but a repository may hold one."""
     blob = upstream.id_of("HEAD", "tool.sh")
@@ -146,6 +146,17 @@ def test_names_that_would_leave_the_folder_are_refused(upstream: Repository, wor
     upstream.git("update-ref", "refs/heads/evil", commit)
     with pytest.raises(FetchError, match="source-path-unsafe"):
         lock_of(source_of(upstream, ref="evil"), workspace)
+
+
+def test_a_file_that_git_does_not_write_is_named(upstream: Repository, workspace: Workspace, tmp_path: Path) -> None:
+    blob = upstream.git("hash-object", "-w", "python/engine.py")
+    upstream.git("config", "core.protectNTFS", "false")
+    upstream.git("update-index", "--add", "--cacheinfo", f"120000,{blob},python/gitmod~1")
+    upstream.git("commit", "--quiet", "--message", "a link that Windows would take for .gitmodules")
+    locked = lock_of(source_of(upstream, "python"), workspace)
+    fetch(locked, package="toy", workspace=workspace, offline=False, waiting=pytest.fail)
+    with pytest.raises(FetchError, match=r"python/gitmod~1.*source-path-unsafe"):
+        export(locked, tmp_path / "out", workspace=workspace)
 
 
 def test_a_flipped_byte_in_the_mirror_is_noticed_and_fetch_makes_it_again(

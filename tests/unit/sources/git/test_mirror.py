@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from git_locking import lock_of, mirror_here, source_of
-from git_repositories import Repository
+from git_repositories import Repository, git
 
 from sglforge.base.cancel import Cancellation, Cancelled
 from sglforge.base.workspace import Workspace
+from sglforge.errors import FetchError
 from sglforge.sources.git import pin
 from sglforge.sources.git.bring import bring_files
 from sglforge.sources.git.export import export
@@ -28,6 +29,7 @@ import sys
 from pathlib import Path
 from sglforge.base.cancel import Cancellation, Cancelled
 from sglforge.base.workspace import Workspace
+from sglforge.errors import FetchError
 from sglforge.config.model import GitSource
 from sglforge.sources.git import pin
 from sglforge.sources.git.fetch import fetch_proven
@@ -148,3 +150,50 @@ def test_what_asks_can_be_ended(workspace: Workspace) -> None:
         with pytest.raises(Cancelled):
             work.result(timeout=30)
     assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("wanted", ["main", "HEAD", "commit"])
+def test_an_origin_whose_history_is_cut_off_is_refused(
+    tmp_path: Path, upstream: Repository, workspace: Workspace, wanted: str
+) -> None:
+    for number in range(3):
+        upstream.commit({"a": str(number)})
+    git("clone", "-q", "--depth", "2", upstream.url, tmp_path / "clone", cwd=tmp_path)
+    url = (tmp_path / "clone").as_uri()
+    start = time.monotonic()
+    ref = git("rev-parse", "HEAD", cwd=tmp_path / "clone") if wanted == "commit" else wanted
+    with pytest.raises(FetchError) as caught:
+        pin.newest(url, ref, workspace=workspace, waiting=pytest.fail)
+    assert (caught.value.code, "--unshallow" in caught.value.hint) == ("git-incomplete", True)
+    with pytest.raises(FetchError, match="git-incomplete"):  # what it left in the mirror is not taken for whole
+        pin.newest(url, "main", workspace=workspace, waiting=pytest.fail)
+    assert time.monotonic() - start < 60  # each question for a missing commit once started another git
+    git("fetch", "-q", "--unshallow", "--tags", cwd=tmp_path / "clone")
+    assert pin.newest(url, "main", workspace=workspace, waiting=pytest.fail) == upstream.git("rev-parse", "HEAD")
+
+
+def test_an_origin_that_stops_leaving_out_files_sends_them_all(upstream: Repository, workspace: Workspace) -> None:
+    lines = [f"{number * 7919}\n" for number in range(20000)]
+    upstream.commit({"python/table": "".join(lines)})
+    pin.newest(upstream.url, "main", workspace=workspace, waiting=pytest.fail)
+    lines[100] = "another line\n"
+    commit = upstream.commit({"python/table": "".join(lines)})
+    upstream.git("gc", "--quiet")  # what is sent is then a difference to a file that the mirror does not hold
+    upstream.git("config", "uploadpack.allowFilter", "false")
+    assert pin.newest(upstream.url, "main", workspace=workspace, waiting=pytest.fail) == commit
+    locked = lock_of(source_of(upstream, "python"), workspace)
+    export(locked, workspace.root / "out", workspace=workspace)
+    assert (workspace.root / "out/python/table").read_text() == "".join(lines)
+
+
+def test_no_hook_of_the_user_runs_in_a_mirror(
+    tmp_path: Path, own_git: Path, upstream: Repository, workspace: Workspace
+) -> None:
+    (tmp_path / "hooks").mkdir()
+    for name in ("reference-transaction", "post-index-change", "watch"):
+        (tmp_path / "hooks" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/hook-ran\nexit 1\n")
+        (tmp_path / "hooks" / name).chmod(0o755)
+    own_git.write_text(f"[core]\nhooksPath = {tmp_path}/hooks\nfsmonitor = {tmp_path}/hooks/watch\n")
+    locked = lock_of(source_of(upstream, "python"), workspace)
+    fetch_proven(locked, package="toy", workspace=workspace, offline=False, waiting=pytest.fail, command="c")
+    assert not (tmp_path / "hook-ran").exists()

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from git_locking import lock_of, source_of
 from git_repositories import Repository, make_repository
+from pydantic import ValidationError
 
 from sglforge.base.workspace import Workspace
+from sglforge.config.lockfile import LockedGit, LockedSubmodule
 from sglforge.errors import FetchError, LockError
 from sglforge.sources.git.export import export
 from sglforge.sources.git.fetch import fetch_proven
@@ -91,6 +93,38 @@ def test_a_repository_in_itself_ends(tmp_path: Path, workspace: Workspace) -> No
         lock_of(source_of(repository, version="1.0"), workspace)
 
 
+def test_a_submodule_may_lie_where_no_source_path_may(
+    upstream: Repository, workspace: Workspace, tmp_path: Path
+) -> None:
+    make_repository(tmp_path / "inner").commit({"inner.h": ""})
+    upstream.git("submodule", "--quiet", "add", "../inner", "python/.deps/in ner é")
+    upstream.commit()
+    locked = lock_of(source_of(upstream, "python"), workspace)
+    assert LockedGit.model_validate_json(locked.model_dump_json(by_alias=True)) == locked
+    fetch_proven(locked, package="toy", workspace=workspace, offline=False, waiting=pytest.fail, command="c")
+    assert (export(locked, tmp_path / "out", workspace=workspace) / "python/.deps/in ner é/inner.h").is_file()
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "a//b", ".", "..", "a/.", "", "a\\b", "a\nb"])
+def test_a_lock_cannot_place_a_submodule_elsewhere(path: str) -> None:
+    with pytest.raises(ValidationError):
+        LockedSubmodule(path=path, url="https://host.example/x", commit="0" * 40)
+
+
+def test_submodules_of_another_commit_contradict_the_lock(
+    nested: Repository, workspace: Workspace, tmp_path: Path
+) -> None:
+    """As a merge of two locks may leave it: each line is from one of them."""
+    locked = lock_of(source_of(nested, "third", version="1.0"), workspace)
+    fetch_proven(locked, package="toy", workspace=workspace, offline=False, waiting=pytest.fail, command="c")
+    other = Repository(path=tmp_path / "libs/middle").git("rev-parse", "HEAD~1")
+    first, second = locked.submodules
+    for modules in ([first], [second], [first.model_copy(update={"commit": other}), second]):
+        merged = locked.model_copy(update={"submodules": modules})
+        with pytest.raises(LockError, match="lock-invalid"):
+            fetch_proven(merged, package="toy", workspace=workspace, offline=False, waiting=pytest.fail, command="c")
+
+
 def test_what_a_damaged_submodule_mirror_holds_is_noticed(
     nested: Repository, workspace: Workspace, tmp_path: Path
 ) -> None:
@@ -137,6 +171,9 @@ def test_addresses(url: str, parent: str, made: str) -> None:
         ("ext::sh", "/srv/x/a"),
         ("--upload-pack=x", "/srv/x/a"),
         ("https://host.example/a b", "https://host.example/x/a"),
+        ("../a b", "https://host.example/x/a"),
+        ("../a\n", "https://host.example/x/a"),
+        ("./a\x1b[0m", "/srv/x/a"),
         ("https://host.example/a\x1b[0m", "https://host.example/x/a"),
     ],
 )
