@@ -21,6 +21,7 @@ from typing import NoReturn, TextIO, TypeAlias
 from sglforge import __version__, pipeline
 from sglforge.base import console as consoles
 from sglforge.base import workspace
+from sglforge.base.arguments import shown
 from sglforge.base.console import Console, Verbosity
 from sglforge.config import suggest
 from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, Finding, InstallError, Severity, SglforgeError
@@ -45,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     if console.recorder:
         from sglforge.pipeline.running import finish_run
 
-        finish_run(console, outcome, argv=tuple(argv), started=started)
+        finish_run(console, outcome, argv=shown(argv), started=started)
     return _print(outcome, argv, console)
 
 
@@ -224,7 +225,8 @@ def _bug(error: Exception, console: Console, argv: Sequence[str]) -> Outcome:
     try:
         place = workspace.locate(_given_workspace(argv)).runs / "bug.txt"
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"sglforge {__version__}\nargv: {[*argv]}\n\n{trace}")
+        text = f"sglforge {__version__}\nargv: {[*shown(argv)]}\n\n{trace}"
+        place.write_text(text, encoding="utf-8", errors="backslashreplace")
         console.error(f"  please report it with {place}")
     except OSError:
         console.error(trace)
@@ -243,7 +245,7 @@ def _given_workspace(argv: Sequence[str]) -> Path | None:
 def _request(arguments: argparse.Namespace, argv: Sequence[str]) -> Request:
     values = vars(arguments)
     return Request(
-        argv=tuple(argv),
+        argv=shown(argv),
         catalog_root=find_catalog(values.get("catalog")),
         workspace=workspace.locate(arguments.workspace),
         stack=values.get("stack"),
@@ -275,7 +277,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         near = suggest.nearest(word, _options(verb)) if word.startswith("-") else None
         help_text = f"{verb.prog} --help"
         raise _usage(
-            f"`{arguments.verb}` does not take `{' '.join(unknown)}`",
+            f"`{arguments.verb}` does not take `{' '.join(shown(unknown))}`",
             f"did you mean `{near}`? ({help_text})" if near else help_text,
         )
     return arguments

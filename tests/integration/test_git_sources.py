@@ -245,3 +245,32 @@ def test_update_and_walk_back_from_the_command_line(mini: Mini) -> None:
         called = mini.call("lock", *words)
         assert called.code == 2
         assert mini.lock_text() == before
+
+
+def test_a_commit_that_its_origin_has_lost_names_the_way_on(mini: Mini) -> None:
+    good(mini, "lock")
+    mini.repository.git("checkout", "--quiet", "--orphan", "other")
+    mini.repository.commit({"one/more.txt": "more"})
+    mini.repository.git("branch", "--force", "main", "other")
+    mini.repository.git("tag", "--force", "v1.0")
+    mini.repository.git("reflog", "expire", "--expire=now", "--all")
+    mini.repository.git("gc", "--quiet", "--prune=now")
+    shutil.rmtree(mini.workspace)
+    called = mini.call("fetch")
+    assert (called.code, called.codes) == (5, {"git-ref-missing"})
+    assert "nox -s lock -- --stack toys --target cpu" in called.talk
+    assert "--update one" in called.talk
+    good(mini, "lock", "--update", "one")
+    good(mini, "fetch")
+
+
+def test_a_lock_that_contradicts_its_commit_is_mended_where_it_is(mini: Mini) -> None:
+    good(mini, "lock")
+    before = mini.lock_text()
+    mini.repository.commit({"one/later.txt": "later"})
+    tree = mini.repository.id_of("v1.0", "one")
+    lock = mini.root / "locks/toys.cpu.lock.toml"
+    lock.write_text(before.replace(tree, mini.repository.id_of("main", "one")))
+    assert mini.call("fetch").codes == {"lock-invalid"}
+    good(mini, "lock")
+    assert mini.lock_text() == before

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sglforge.base import files
+from sglforge.base.arguments import shown
 from sglforge.errors import BuildError, InstallError, SglforgeError
 
 TIMEOUT_S = 1800.0
@@ -227,17 +228,11 @@ def _read(note: Path) -> Holder | None:
 
 def _words(arguments: list[str]) -> tuple[str, ...]:
     """Return arguments without what may be secret: passwords in URLs, values that were set."""
-
-    def without_password(found: re.Match[str]) -> str:
-        from sglforge.base.download import redact
-
-        return redact(found[0])
-
-    words = []
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        shown = re.sub(r"(?s)^(--set=)?([^=]*)=.*", r"\1\2=...", word) if "--set" in {before, word[:5]} else word
-        words.append(re.sub(r"[a-z][a-z0-9+.-]*://\S+", without_password, shown))
-    return tuple(words)
+    words = [
+        re.sub(r"(?s)^(--set=)?([^=]*)=.*", r"\1\2=...", word) if "--set" in {before, word[:5]} else word
+        for before, word in zip(["", *arguments], arguments, strict=False)
+    ]
+    return shown(words)
 
 
 def _printable(text: str) -> str:

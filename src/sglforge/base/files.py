@@ -8,17 +8,34 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from sglforge.base.ids import Sha256
 
 
 def sha256_file(path: Path) -> Sha256:
-    """Return the sha256 of a file's bytes."""
-    with path.open("rb") as stream:
+    """Return the sha256 of a file's bytes.
+
+    Raises OSError, also for what is no regular file.
+    """
+    with open_plain(path) as stream:
         return Sha256(hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file to read, and nothing else: a pipe would never answer.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def canonical_json(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,14 +47,14 @@ def audit(workspace: Workspace, *, progress: Callable[[int, int], None] = lambda
         for number, (path, hashed) in enumerate(zip(files, pool.map(_hash, files), strict=True)):
             progress(number + 1, len(files))
             if hashed:
-                found[path], sizes = hashed[0], sizes + hashed[1]
+                found[path], sizes = hashed, sizes + hashed[1]
     for path, entry in entries.items():
         wanted = object_path(store, entry)
-        hashed_as = found[wanted] if wanted in found else _again(wanted, entry)
-        if hashed_as != entry.sha256 and path.exists():
+        hashed = found[wanted] if wanted in found else _hash(wanted)  # it may have come since
+        if hashed != (entry.sha256, entry.size) and path.exists():
             faults.damaged(path, wanted, entry)
     used = {object_path(store, entry) for entry in entries.values()}
-    for path, sha256 in found.items():
+    for path, (sha256, _) in found.items():
         if path not in used:
             faults.unused(path, whole=sha256 == path.parent.name)
     for path in _unknown(store):
@@ -139,25 +140,18 @@ def _entries(store: Path, faults: _Faults) -> Iterator[tuple[Path, Entry]]:
 
 
 def _hash(path: Path) -> tuple[str, int] | None:
-    """Return hash and size of an object: an empty hash where it cannot be read, None where it is gone."""
+    """Return hash and size of an object: an empty hash where it is no file that can be read, None where it is gone."""
     try:
-        return sha256_file(path), path.stat().st_size
+        status = path.lstat()
+        return (sha256_file(path) if stat.S_ISREG(status.st_mode) else ""), status.st_size
     except FileNotFoundError:
         return None
     except OSError:
         return "", 0
 
 
-def _again(path: Path, entry: Entry) -> str | None:
-    """Return the hash of an object that was not there when the objects were listed: it may have come since."""
-    try:
-        return sha256_file(path) if path.stat().st_size == entry.size else None
-    except OSError:
-        return None
-
-
 def _whole(path: Path) -> bool:
-    hashed = _hash(path) if not path.is_dir() else None
+    hashed = _hash(path)
     return hashed is not None and hashed[0] == path.parent.name
 
 
@@ -166,7 +160,7 @@ def _whole_entry(store: Path, path: Path) -> bool:
         entry = read_entry(store, BuildKey(path.name.removesuffix(".json")))
     except (OSError, ValueError):
         return False
-    return entry.fits_its_key and _whole(object_path(store, entry))
+    return entry.fits_its_key and _hash(object_path(store, entry)) == (entry.sha256, entry.size)
 
 
 def _unknown(store: Path) -> Iterator[Path]:

@@ -8,26 +8,23 @@ warning, and the wheel is built here.
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 import re
-import stat
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import quote
 
 from sglforge.base.download import download, local_path, read_bytes, redact
+from sglforge.base.files import open_plain
 from sglforge.base.ids import BuildKey
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.entry import LIMIT_BYTES, Entry, parse
-from sglforge.build.store import StoredWheel, entry_path, object_path, publish
+from sglforge.build.store import StoredWheel, object_path, publish, read_entry
 from sglforge.errors import ConfigError, Finding, Severity, SglforgeError
 from sglforge.sources.unpack import LIMITS
 
@@ -80,7 +77,7 @@ def holds(found: Place, key: BuildKey) -> bool | None:
     if found.folder is None:
         return None
     try:
-        entry = _read_folder(found.folder, key)
+        entry = read_entry(found.folder, key)
         return entry.fits_its_key and object_path(found.folder, entry).stat().st_size == entry.size
     except (OSError, ValueError, SglforgeError):
         return False
@@ -148,7 +145,7 @@ def _entry(found: Place, key: BuildKey) -> Entry | None:
         if found.folder:
             if not found.folder.is_dir():
                 raise _PlaceFault("there is no such folder")
-            entry = _read_folder(found.folder, key)
+            entry = read_entry(found.folder, key)
         else:
             url = f"{found.url}/entries/{key}.json"
             data = read_bytes(url, limit_bytes=LIMIT_BYTES, deadline_s=ENTRY_TIME_S, timeout_s=SILENCE_S)
@@ -164,20 +161,6 @@ def _entry(found: Place, key: BuildKey) -> Entry | None:
     if not entry.fits_its_key:
         raise _PlaceFault("its entry is not accepted: the key is not that of the parts that it states")
     return entry
-
-
-def _read_folder(folder: Path, key: BuildKey) -> Entry:
-    with _open_plain(entry_path(folder, key)) as stream:
-        return parse(stream.read(LIMIT_BYTES + 1), key)
-
-
-def _open_plain(path: Path) -> BinaryIO:
-    """Open a regular file and nothing else: a pipe would never answer."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def _wheel(found: Place, entry: Entry, folder: Path, progress: Callable[[int, int | None], None] | None) -> Path:
@@ -205,7 +188,7 @@ def _wheel(found: Place, entry: Entry, folder: Path, progress: Callable[[int, in
 def _copy(source: Path, wheel: Path, entry: Entry, progress: Callable[[int, int | None], None] | None) -> None:
     state, done = hashlib.sha256(), 0
     try:
-        stream = _open_plain(source)
+        stream = open_plain(source)
     except OSError as error:
         raise _PlaceFault(f"its wheel cannot be read: {error.strerror}") from error
     with stream, wheel.open("wb") as copy:

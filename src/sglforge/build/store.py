@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.base.exclusive import STORE, WHEEL, exclusive
-from sglforge.base.files import remove, sha256_file, sync, write_bytes
+from sglforge.base.files import open_plain, remove, sha256_file, sync, write_bytes
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.workspace import Workspace
 from sglforge.build.entry import LIMIT_BYTES, Entry, dump, entry, is_key, parse
@@ -55,7 +55,7 @@ def read_entry(store: Path, key: BuildKey) -> Entry:
 
     Raises OSError, and ValueError for one that is not whole.
     """
-    with entry_path(store, key).open("rb") as stream:
+    with open_plain(entry_path(store, key)) as stream:
         return parse(stream.read(LIMIT_BYTES + 1), key)
 
 

@@ -121,6 +121,8 @@ def _dependencies(written: Written[Stack], name: str, depends: list[str], key: K
         entry = entries.get(needed)
         if entry is None:
             what = f"the stack does not have `{needed}`"
+        elif needed == name:
+            what = "that cannot be"
         elif order.index(needed) >= order.index(name):
             what = f"`{needed}` does not stand before it"
         elif entry.targets and not set(entries[name].targets or written.model.environments) <= set(entry.targets):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sglforge.base.console import Console
 from sglforge.base.download import redact
+from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedGit, LockedSource
 from sglforge.config.model import GitSource
 from sglforge.patches.series import load_series
@@ -91,7 +92,7 @@ def lock_git(
         with console.step(f"pin {', '.join(packages)}") as step:
             skipped: tuple[Skipped, ...] = ()
             pinned: Mapping[str, LockedGit]
-            if kept and (same := _unchanged(own, previous)):
+            if kept and (same := _unchanged(own, previous, request.workspace)):
                 pinned = same
             elif not kept and (limit := request.option("walk_back", int)):
                 series = {name: one for name in packages if (one := load_series(selection.catalog.root, name))}
@@ -132,12 +133,18 @@ def _updates(request: Request, packages: Sequence[str]) -> bool:
     return updates_all(request) or bool(named & {canonicalize_name(name) for name in packages})
 
 
-def _unchanged(sources: Mapping[str, GitSource], previous: Mapping[str, LockedSource]) -> dict[str, LockedGit] | None:
-    """Return what the lock has for all of some packages, None where one of them asks for something else now."""
+def _unchanged(
+    sources: Mapping[str, GitSource], previous: Mapping[str, LockedSource], workspace: Workspace
+) -> dict[str, LockedGit] | None:
+    """Return what the lock has for all of some packages, None where one of them asks for something else now, or where
+    the lock contradicts itself.
+    """
     found = {}
     for name, source in sources.items():
         locked = previous.get(name)
         if not isinstance(locked, LockedGit) or not pin.still_holds(locked, source):
+            return None
+        if pin.contradicted(locked, workspace):
             return None
         found[name] = locked
     return found

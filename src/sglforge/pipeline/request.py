@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import sglforge
 from sglforge.base import workspace
+from sglforge.base.arguments import shown
 from sglforge.base.console import Console
 from sglforge.base.workspace import Workspace
 from sglforge.errors import ConfigError, Finding, verdict_of
@@ -80,7 +81,8 @@ class Request:
 
 
 def again(argv: Sequence[str]) -> str:
-    """Return how to call a verb again with the very words that were given."""
+    """Return how to call a verb again with the words that were given, but for what is secret in addresses."""
+    argv = shown(argv)
     return f"nox -s {argv[0]} -- {shlex.join(argv[1:])}" if argv[1:] else f"nox -s {argv[0]}"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,18 @@ def a_folder(stored: StoredWheel, entry: Path) -> None:
     stored.path.mkdir()
 
 
+def a_pipe(stored: StoredWheel, entry: Path) -> None:
+    stored.path.unlink()
+    os.mkfifo(stored.path)
+
+
+def a_link(stored: StoredWheel, entry: Path) -> None:
+    """As good as the wheel to who follows it, but nobody does."""
+    elsewhere = stored.path.parents[3] / "elsewhere"
+    stored.path.rename(elsewhere)
+    stored.path.symlink_to(elsewhere)
+
+
 def entry_cut(stored: StoredWheel, entry: Path) -> None:
     overwrite(entry, entry.read_bytes()[:-9])
 
@@ -69,6 +83,15 @@ def entry_flipped(stored: StoredWheel, entry: Path) -> None:
 def entry_a_folder(stored: StoredWheel, entry: Path) -> None:
     entry.unlink()
     entry.mkdir()
+
+
+def entry_a_pipe(stored: StoredWheel, entry: Path) -> None:
+    entry.unlink()
+    os.mkfifo(entry)
+
+
+def entry_of_another_size(stored: StoredWheel, entry: Path) -> None:
+    overwrite(entry, dump(replace(parse(entry.read_bytes(), stored.key), size=10**30)))
 
 
 def entry_of_other_parts(stored: StoredWheel, entry: Path) -> None:
@@ -89,6 +112,10 @@ DAMAGE = [
     (cut, "store-damaged"),
     (gone, "store-damaged"),
     (a_folder, "store-damaged"),
+    (a_pipe, "store-damaged"),
+    (a_link, "store-damaged"),
+    (entry_of_another_size, "store-damaged"),
+    (entry_a_pipe, "store-entry-invalid"),
     (entry_cut, "store-entry-invalid"),
     (entry_flipped, "store-entry-invalid"),
     (entry_a_folder, "store-entry-invalid"),

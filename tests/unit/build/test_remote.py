@@ -239,19 +239,19 @@ def test_a_disk_that_cannot_be_read_is_a_warning(
     borrower: Borrower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = fill(tmp_path / "others")
-    plain = remote._open_plain
+    plain = remote.open_plain
 
     class Broken(io.BytesIO):
         def read(self, *_: object) -> bytes:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(remote, "_open_plain", lambda path: Broken() if path.suffix == ".whl" else plain(path))
+    monkeypatch.setattr(remote, "open_plain", lambda path: Broken() if path.suffix == ".whl" else plain(path))
     assert "cannot be read: Input/output error" in borrower.refuses(place(str(folder)))
 
     def refused(path: Path) -> io.BufferedReader:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(remote, "_open_plain", refused)
+    monkeypatch.setattr(remote, "open_plain", refused)
     assert "cannot be read: Permission denied" in borrower.refuses(place(str(folder)))
 
 

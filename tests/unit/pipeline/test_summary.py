@@ -96,3 +96,23 @@ def test_a_build_that_fails_in_github_actions_says_what_is_done_what_is_left_and
     assert page.startswith("### sglforge build: fail\n")
     assert "| build bad | failed |" in page
     assert "| build good | built |" in page
+
+
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "ftp"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_nothing_secret_of_an_address_is_said_or_kept(tmp_path: Path, scheme: str, joined: bool) -> None:
+    mini = Mini(root=tmp_path)
+    mini.source("bad", does=FAILS)
+    mini.write()
+    address = f"{scheme}://me:hunter2@127.0.0.1:1/store?token=hunter2"
+    words = [f"--store={address}"] if joined else ["--store", address]
+    ci = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    events = tmp_path / "events"
+    done = mini.call("build", "bad", "--json", "--events", events, *words, env={**ci, "SGLFORGE_STORES": address})
+    refused = mini.call("install", *words)
+    assert (done.returncode, refused.returncode) == (2 if scheme == "ftp" else 7, 2)
+    assert f"{scheme.lower()}://127.0.0.1:1/store" in done.stderr
+    kept = [path for path in (*mini.workspace.rglob("*"), events, tmp_path / "summary") if path.is_file()]
+    assert len(kept) > 3
+    said = [done.stdout, done.stderr, refused.stderr, *(path.read_text(errors="replace") for path in kept)]
+    assert not [text for text in said if "hunter2" in text]

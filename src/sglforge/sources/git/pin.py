@@ -78,6 +78,21 @@ def still_holds(locked: LockedGit, source: GitSource) -> bool:
     )
 
 
+def contradicted(locked: LockedGit, workspace: Workspace) -> bool:
+    """Tell whether the commit that a lock names is here and has other trees than the lock says: a hand, or a merge of
+    two locks, changed it.
+    """
+    mirror = mirror_of(locked.url, workspace)
+    try:
+        if not mirror.has_commit(locked.commit):
+            return False
+        return locked_paths(mirror, locked.commit, [entry.path for entry in locked.paths]) != locked.paths
+    except LockError:  # it has no such path
+        return True
+    except FetchError:  # a mirror that cannot be read tells nothing
+        return False
+
+
 def groups(sources: Mapping[str, GitSource]) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the packages that share a commit, by repository and ref."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
