@@ -53,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
 def _call(argv: Sequence[str], console: Console) -> Outcome:
     """Return what a verb returns, or a document about why it does not."""
     try:
+        _require_a_place(argv)
         arguments = _parse(argv)
         return pipeline.verb(arguments.verb)(_request(arguments, argv), console)
     except SglforgeError as error:
@@ -76,6 +77,10 @@ def _print(outcome: Outcome, argv: Sequence[str], console: Console) -> int:
     if not text or sys.stdout is None:
         return outcome.exit_code
     try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # a terminal with fewer characters
+        text = text.encode("ascii", "backslashreplace").decode()
+    try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except OSError as error:
@@ -87,12 +92,15 @@ def _print(outcome: Outcome, argv: Sequence[str], console: Console) -> int:
 
 
 def _json(document: Mapping[str, object]) -> str:
-    """Return a document as JSON, null where it holds a number that JSON has no word for."""
+    """Return a document as JSON that stdout can take, null where it holds a number that JSON has no word for."""
+    escaped = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("_", "-") not in {"utf-8", "utf8"}
     try:
-        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False)
     except ValueError:
-        finite = json.loads(json.dumps(document), parse_constant=lambda _word: None)
-        return json.dumps(finite, indent=2, ensure_ascii=False)
+        document = json.loads(json.dumps(document), parse_constant=lambda _word: None)
+        text = json.dumps(document, indent=2, ensure_ascii=escaped)
+    # half a surrogate pair stands for a byte of a file name that is no UTF-8
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _drop(stream: TextIO) -> None:
@@ -244,10 +252,13 @@ def _given_workspace(argv: Sequence[str]) -> Path | None:
 
 def _request(arguments: argparse.Namespace, argv: Sequence[str]) -> Request:
     values = vars(arguments)
+    catalog_root, place = find_catalog(values.get("catalog")), workspace.locate(arguments.workspace)
+    _require_text("the catalog's path", str(catalog_root))
+    _require_text("the workspace's path", str(place.root))
     return Request(
         argv=shown(argv),
-        catalog_root=find_catalog(values.get("catalog")),
-        workspace=workspace.locate(arguments.workspace),
+        catalog_root=catalog_root,
+        workspace=place,
         stack=values.get("stack"),
         target=values.get("target", "auto"),
         facts_file=values.get("facts"),
@@ -260,6 +271,29 @@ def _request(arguments: argparse.Namespace, argv: Sequence[str]) -> Request:
 _COMMON = {
     "catalog", "facts", "json", "offline", "python", "quiet", "stack", "target", "verb", "verbose", "workspace",
 }  # fmt: skip
+
+
+def _require_a_place(argv: Sequence[str]) -> None:
+    """Refuse a folder that is gone, and words that no document can hold."""
+    try:
+        os.getcwd()  # noqa: PTH109 - the same, without a path
+    except FileNotFoundError:
+        raise _usage("the current folder was removed", "change into a folder that is there") from None
+    for word in argv:
+        _require_text("the argument", word)
+
+
+def _require_text(what: str, text: str) -> None:
+    if not _is_text(text):
+        raise _usage(f"{what} {text!r} is not UTF-8", "give it another name; for the workspace: --workspace DIR")
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -66,8 +66,8 @@ def write_bytes(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a value as indented JSON, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write a value as indented JSON, whole or not at all; bytes of file names that are no UTF-8 as JSON's escapes."""
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode(errors="backslashreplace"))
 
 
 def listed(folder: Path) -> list[Path]:

@@ -355,3 +355,44 @@ def test_what_becomes_of_the_output_is_no_traceback(
     assert talk in done.stderr
     assert "Traceback" not in done.stderr
     assert "Error" not in done.stderr
+
+
+def test_paths_that_no_document_can_name_are_refused(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    (odd / "catalog").symlink_to(ROOT)
+    catalogs = ("--catalog", ROOT)
+    for words, env in (
+        (("--workspace", odd / "ws", *catalogs), {}),
+        (catalogs, {"SGLFORGE_HOME": str(odd)}),
+        (catalogs, {"HOME": str(odd), "XDG_DATA_HOME": "", "SGLFORGE_HOME": ""}),
+        (("--catalog", odd / "catalog", "--workspace", tmp_path / "ws"), {}),
+    ):
+        done = sglforge("plan", "--json", *words, env=env)
+        assert (done.returncode, codes(done)) == (2, ["usage"]), done.stderr
+        assert "caf\\udce9' is not UTF-8" in done.stderr or "caf\\udce9/" in done.stderr
+
+
+def test_a_current_folder_that_is_gone_is_no_bug(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = "import os, sys, sglforge.cli as cli; os.rmdir(os.getcwd()); sys.exit(cli.run(sys.argv[1:]))"
+    words = ["plan", "--json", "--catalog", str(ROOT), "--workspace", str(tmp_path / "ws")]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=gone, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, codes(done)) == (2, ["usage"])
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
+def test_a_result_is_json_whatever_stdout_takes(tmp_path: Path, encoding: str) -> None:
+    place = tmp_path / "wörk→"
+    words, env = ("--workspace", place, "--catalog", place), {"PYTHONIOENCODING": encoding}
+    done = sglforge("store", "list", *words, env=env)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    done = sglforge("store", "list", "--json", *words, env=env)
+    document = json.loads(done.stdout)
+    assert str(place) in json.dumps(document, ensure_ascii=False)
+    assert done.stdout.isascii() == (encoding != "utf-8")
