@@ -18,6 +18,9 @@ def main() -> None:
         code = cli.run(sys.argv[1:])
     except KeyboardInterrupt:
         code = _interrupted()
+    import signal  # loaded by now; before, Ctrl-C would not be caught
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said and done: a signal would only change the exit code
     sys.exit(code)
 
 

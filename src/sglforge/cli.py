@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import math
 import os
 import signal
 import sys
@@ -27,6 +28,8 @@ from sglforge.config import suggest
 from sglforge.errors import EXIT_BUG, EXIT_INTERRUPTED, ConfigError, Finding, InstallError, Severity, SglforgeError
 from sglforge.pipeline.request import Outcome, Request, again, find_catalog
 
+BREATH_S = 1.0
+
 
 class _Parser(argparse.ArgumentParser):
     """Report a wrong command line as any other fault."""
@@ -40,7 +43,10 @@ def run(argv: Sequence[str]) -> int:
 
     No exception leaves but KeyboardInterrupt; one that is a bug is recorded first.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt = _Interrupt()
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     console, started = consoles.for_terminal(_verbosity(argv)), time.monotonic()
     outcome = _call(argv, console)
     if console.recorder:
@@ -114,8 +120,20 @@ def interrupted(argv: Sequence[str]) -> int:
     return _print(_interrupted(console, argv), argv, console)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class _Interrupt:
+    """Raise KeyboardInterrupt at a signal, but not again within a second: what the first one ends is then ended whole.
+
+    One key press may come twice, from the terminal and from whoever started us.
+    """
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._last >= BREATH_S:
+            self._last = now
+            raise KeyboardInterrupt
 
 
 def _verbosity(argv: Sequence[str]) -> Verbosity:

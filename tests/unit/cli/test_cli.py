@@ -30,6 +30,7 @@ def sglforge(
         env={**os.environ, "NO_COLOR": "1", **(env or {})},
         capture_output=True,
         text=True,
+        errors="backslashreplace",
         check=False,
         timeout=120,
     )

@@ -141,6 +141,24 @@ def test_an_interrupted_build_leaves_no_process_of_any_thread(mini: Mini, number
         assert [path for path in (mini.workspace / "scratch").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_key_that_is_pressed_five_times_does_no_more_than_once(mini: Mini, second: signal.Signals) -> None:
+    mini.source("one", does=HOLDS)
+    mini.source("two", does=HOLDS)
+    mini.write()
+    with mini.start("build", "one", "two", "--json") as build:
+        until(lambda: mini.pids("one") and mini.pids("two"))
+        build.send_signal(signal.SIGINT)
+        for _ in range(4):
+            time.sleep(0.02)
+            build.send_signal(second)
+        out, talk = build.communicate(timeout=60)
+    assert (build.returncode, "Traceback" in talk) == (130, False)
+    assert [finding["code"] for finding in json.loads(out)["findings"]] == ["run-interrupted"]
+    assert [*(mini.workspace / "scratch").iterdir()] == []
+    assert [*(mini.workspace / "locks").glob("*.holder")] == []
+
+
 def test_ctrl_c_on_a_terminal_ends_with_what_is_done_and_how_to_go_on(mini: Mini) -> None:
     mini.source("one")
     mini.source("two", does=HOLDS, depends=["one"])
