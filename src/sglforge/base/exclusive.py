@@ -198,10 +198,13 @@ def _named(note: Path) -> Iterator[None]:
         words=_words(sys.argv[1:]),
         since=time.time(),
     )
-    with contextlib.suppress(OSError):
-        draft = note.with_name(f".{note.name}.{secrets.token_hex(4)}.tmp")
+    draft = note.with_name(f".{note.name}.{secrets.token_hex(4)}.tmp")
+    try:
         draft.write_text(files.canonical_json(asdict(own)) + "\n", encoding="utf-8")
         draft.replace(note)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -232,3 +233,13 @@ def test_a_full_disk_takes_the_name_and_not_the_lock(lock: Path, monkeypatch: py
 )
 def test_secrets_are_left_out(words: list[str], shown: list[str]) -> None:
     assert list(locks._words(words)) == shown
+
+
+def test_a_full_disk_takes_the_name_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, _target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with locks.exclusive(tmp_path / "x", waiting=pytest.fail):
+        assert [path.name for path in tmp_path.iterdir()] == ["x.lock"]
+        assert locks.take(tmp_path / "x.lock") is None
