@@ -274,3 +274,19 @@ def test_a_lock_that_contradicts_its_commit_is_mended_where_it_is(mini: Mini) ->
     assert mini.call("fetch").codes == {"lock-invalid"}
     good(mini, "lock")
     assert mini.lock_text() == before
+
+
+def test_a_lock_with_two_commits_of_one_repository_is_refused(mini: Mini) -> None:
+    good(mini, "lock")
+    before = mini.lock_text()
+    mini.repository.commit({"one/later.txt": "later", "two/later.txt": "later"})
+    good(mini, "lock", "--update")
+    after = mini.lock_text()
+    second = '[sources."two"]'
+    merged = after.partition(second)[0] + second + before.partition(second)[2]
+    (mini.root / "locks/toys.cpu.lock.toml").write_text(merged)
+    for verb in ("plan", "fetch", "build"):
+        called = mini.call(verb)
+        assert (called.code, called.codes) == (3, {"lock-invalid"})
+    good(mini, "lock")
+    assert mini.lock_text() == after

@@ -122,7 +122,7 @@ def _dependencies(written: Written[Stack], name: str, depends: list[str], key: K
         if entry is None:
             what = f"the stack does not have `{needed}`"
         elif needed == name:
-            what = "that cannot be"
+            what = "it cannot be built before itself"
         elif order.index(needed) >= order.index(name):
             what = f"`{needed}` does not stand before it"
         elif entry.targets and not set(entries[name].targets or written.model.environments) <= set(entry.targets):
@@ -133,7 +133,9 @@ def _dependencies(written: Written[Stack], name: str, depends: list[str], key: K
             "dependency-missing",
             key,
             f"package `{name}` is built with `{needed}` installed, and {what}",
-            hint=f"put `{needed}` before `{name}` in the stack, for the same targets",
+            hint="take it out of `depends`"
+            if needed == name
+            else f"put `{needed}` before `{name}` in the stack, for the same targets",
         )
 
 

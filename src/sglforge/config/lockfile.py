@@ -13,6 +13,7 @@ from pydantic import Field
 
 from sglforge.base.files import write_text
 from sglforge.config.model import (
+    FOLDER_OR_ALL,
     GIT_ID,
     GIT_REF,
     GIT_URL,
@@ -20,7 +21,6 @@ from sglforge.config.model import (
     LINE,
     VARIANT,
     FileModel,
-    Folder,
     HexSha256,
     Name,
     PythonMinor,
@@ -52,7 +52,7 @@ class LockedArchive(FileModel):
 class LockedPath(FileModel):
     """A file or folder of a commit that the build sees."""
 
-    path: Annotated[Folder | Literal["."], Field(description="where it is; `.` for the whole repository")]
+    path: Annotated[str, Field(description="where it is; `.` for the whole repository", pattern=FOLDER_OR_ALL)]
     id: Annotated[GitId, Field(description="id of its tree or blob")]
 
 

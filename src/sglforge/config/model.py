@@ -24,7 +24,8 @@ LINE = r"^[^\x00-\x1f\x7f]+$"
 FOLDER = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
 _PART = r"(?:\.\.[^/\\\x00-\x1f\x7f]+|\.?[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*)"
 INNER_PATH = rf"^{_PART}(?:/{_PART})*$"
-GIT_URL = r"^[^-\x00-\x20\x7f][^\x00-\x20\x7f]*$"
+FOLDER_OR_ALL = rf"^(?:\.|{FOLDER.strip('^$')})$"
+GIT_URL = r"^(?:/|[^-/:\x00-\x20\x7f][^/:\x00-\x20\x7f]*:)[^\x00-\x20\x7f]*$"
 GIT_REF = r"^[A-Za-z0-9_][^\x00-\x20\x7f~^:?*\[\\]*$"
 GIT_ID = r"^[0-9a-f]{40}(?:[0-9a-f]{24})?$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -43,8 +44,9 @@ PATTERNS = {
     QUALIFIED_NAME: "a qualified name such as Worker.__init__ or outer.<locals>.inner",
     DOTTED_NAME: "a dotted name such as self.draft_worker",
     LINE: "one line of text",
+    FOLDER_OR_ALL: "a relative path whose parts begin with a letter, a digit or _, or `.` for the whole repository",
     INNER_PATH: "a path inside the repository",
-    GIT_URL: "what `git clone` takes, without spaces",
+    GIT_URL: "what `git clone` takes, without spaces; a folder by its whole path",
     GIT_REF: "the name of a branch or tag, or the id of a commit",
     GIT_ID: "the id of a git object, in full",
     VARIABLE: "the name of an environment variable",

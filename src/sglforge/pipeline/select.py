@@ -216,9 +216,11 @@ def _environment_name(request: Request, stack: Stack, target: Target) -> str:
 def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str) -> dict[str, Sha256]:
     """Return the hash of what each package is built from: its archive for this Python, or its folder.
 
-    Raises LockError ``lock-stale`` for a commit that was locked with other paths or another version.
+    Raises LockError ``lock-stale`` for a commit that was locked with other paths or another version, ``lock-invalid``
+    for two commits of one repository and ref.
     """
     found: dict[str, Sha256] = {}
+    commits: dict[tuple[str, str], tuple[str, str]] = {}
     for name in names:
         source = selection.stack.packages[name].source
         if isinstance(source, PathSource):
@@ -227,6 +229,9 @@ def _sources(selection: Selection, names: Sequence[str], lock: Lock, minor: str)
             found[name] = Sha256(choose(locked, minor).sha256)
         elif isinstance(locked, LockedGit) and isinstance(source, GitSource):
             _require_current(name, locked, source, lock)  # what a build sees of it is in the lock
+            first, commit = commits.setdefault((locked.url, locked.ref), (name, locked.commit))
+            if commit != locked.commit:
+                raise _two_commits(first, name, lock)
     return found
 
 
@@ -239,6 +244,15 @@ def _require_current(package: str, locked: LockedGit, source: GitSource, lock: L
             message=f"stack {lock.stack} names other source paths or another version of {package} than its lock",
             hint=f"nox -s lock -- --stack {lock.stack} --target {lock.target}",
         )
+
+
+def _two_commits(first: str, second: str, lock: Lock) -> LockError:
+    return LockError(
+        code="lock-invalid",
+        message=f"the lock of stack {lock.stack} has {first} and {second} at two commits of one repository and ref",
+        hint="a merge of two locks does that: restore one of them from version control, or lock both at what is there "
+        f"now: nox -s lock -- --stack {lock.stack} --target {lock.target}",
+    )
 
 
 def _facts(request: Request) -> HostFacts:

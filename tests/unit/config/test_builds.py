@@ -100,7 +100,7 @@ def test_a_package_is_built_after_what_it_is_built_with(catalog: Path, packages:
 
 def test_a_package_cannot_be_built_with_itself(catalog: Path) -> None:
     recipe(catalog, "engine", 'depends = ["engine"]')
-    assert "`engine` does not stand before it" in faults_of(catalog)[0]
+    assert "it cannot be built before itself | take it out of `depends`" in faults_of(catalog)[0]
 
 
 def test_a_dependency_without_a_recipe_is_named(catalog: Path) -> None:

@@ -174,10 +174,19 @@ def test_snake_case_is_a_typo_too(spoil: Spoil) -> None:
         (
             "stacks/first.toml",
             '{ kind = "path", path = "kernels/engine" }',
-            '{ kind = "git", url = "x", ref = "y", subdirectory = "a/bc", source-paths = ["a/b", "a/bc/d"] }',
+            '{ kind = "git", url = "/x", ref = "y", subdirectory = "a/bc", source-paths = ["a/b", "a/bc/d"] }',
             (
                 "stacks/first.toml:5 invalid-value: the build does not see its own folder: `subdirectory` a/bc lies in "
                 'none of `source-paths` | add "a/bc" to `source-paths`'
+            ),
+        ),
+        (
+            "stacks/first.toml",
+            '{ kind = "path", path = "kernels/engine" }',
+            '{ kind = "git", url = "../engine", ref = "main" }',
+            (
+                "stacks/first.toml:5 invalid-value: `packages.engine.source.url`: '../engine' is not what `git clone` "
+                "takes, without spaces; a folder by its whole path | what `git clone` takes"
             ),
         ),
         (

@@ -41,9 +41,12 @@ RELEASES = st.builds(
 )
 IDS = st.from_regex(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z", fullmatch=True)
 FOLDERS = st.from_regex(r"\A[A-Za-z0-9_]{1,8}(?:/[A-Za-z0-9_.+-]{0,0}[A-Za-z0-9_]{1,8})?\Z", fullmatch=True)
-URLS = st.from_regex(r"\A[^\x00-\x20\x7f-][^\x00-\x20\x7f]{0,20}\Z", fullmatch=True).filter(
-    lambda url: not any("\ud800" <= sign <= "\udfff" for sign in url)
+INNER_PATHS = st.from_regex(r"\A\.?[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,9}(?:/\.\.x)?\Z", fullmatch=True).filter(
+    lambda path: not any("\ud800" <= sign <= "\udfff" for sign in path)
 )
+URLS = st.from_regex(
+    r"\A(?:/|[^-/:\x00-\x20\x7f][^/:\x00-\x20\x7f]{0,5}:)[^\x00-\x20\x7f]{0,20}\Z", fullmatch=True
+).filter(lambda url: not any("\ud800" <= sign <= "\udfff" for sign in url))
 COMMITS = st.builds(
     LockedGit,
     kind=st.just("git"),
@@ -53,7 +56,7 @@ COMMITS = st.builds(
     described=st.from_regex(r"\A[a-z0-9.-]{1,20}\Z", fullmatch=True),
     version=VERSIONS,
     paths=st.lists(st.builds(LockedPath, path=st.one_of(FOLDERS, st.just(".")), id=IDS), min_size=1, max_size=3),
-    submodules=st.lists(st.builds(LockedSubmodule, path=FOLDERS, url=URLS, commit=IDS), max_size=2),
+    submodules=st.lists(st.builds(LockedSubmodule, path=INNER_PATHS, url=URLS, commit=IDS), max_size=2),
 )
 SOURCES = st.one_of(RELEASES, COMMITS)
 PYTHONS = st.builds(

@@ -68,7 +68,7 @@ def absolute(url: str, parent: str) -> str:
     """
     relative = url.startswith(("./", "../"))
     odd = not url or "::" in url or url.startswith("-") or not url.isprintable() or " " in url
-    if odd or (not relative and _is_local(url) and not _is_local(parent)):
+    if odd or (not relative and _is_local(url) and not (_is_local(parent) and url.startswith(("/", "file:")))):
         raise _unsafe(f"{redact(parent)} names {redact(url)!r} as a submodule")
     return _beside(url, parent) if relative else url
 

@@ -167,6 +167,8 @@ def test_addresses(url: str, parent: str, made: str) -> None:
         ("/etc", "https://host.example/x/a"),
         ("file:///etc", "https://host.example/x/a"),
         ("relative", "git@host.example:x/a"),
+        ("relative", "/srv/x/a"),
+        ("..", "file:///srv/x/a"),
         ("ext::sh -c id", "https://host.example/x/a"),
         ("ext::sh", "/srv/x/a"),
         ("--upload-pack=x", "/srv/x/a"),
