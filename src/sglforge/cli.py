@@ -366,9 +366,13 @@ def _count(value: str) -> int:
 
 
 def _days(value: str) -> float:
-    days = float(value)
+    """Return a number of days."""
+    try:
+        days = float(value)
+    except ValueError:
+        days = -1.0
     if not 0 <= days < 1e6:
-        raise ValueError(value)
+        raise argparse.ArgumentTypeError(f"{value!r} is no number of days from 0 to 1000000")
     return days
 
 

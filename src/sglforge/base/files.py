@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -12,7 +13,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from sglforge.base.ids import Sha256
 
@@ -26,7 +26,7 @@ def sha256_file(path: Path) -> Sha256:
         return Sha256(hashlib.file_digest(stream, "sha256").hexdigest())
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> io.BufferedReader:
     """Open a regular file to read, and nothing else: a pipe would never answer.
 
     Raises OSError.

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from sglforge.artifacts.wheel import check_wheel
+from sglforge.base import files
 from sglforge.base.files import digest
 from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.workspace import Workspace
@@ -239,7 +240,7 @@ def test_a_disk_that_cannot_be_read_is_a_warning(
     borrower: Borrower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = fill(tmp_path / "others")
-    plain = remote.open_plain
+    plain = files.open_plain
 
     class Broken(io.BytesIO):
         def read(self, *_: object) -> bytes:
