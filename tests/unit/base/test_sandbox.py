@@ -409,3 +409,23 @@ def test_several_steps_take_the_sum_of_times_and_the_largest_memory() -> None:
     ]
     assert total(reports)["resources"] == {"seconds": 3.0, "cpu_seconds": 0.75, "peak_rss_mib": 30.0}
     assert total([]) == {}
+
+
+@every_kind
+def test_a_step_may_lie_in_shared_memory(without: tuple[str, ...]) -> None:
+    """A workspace there is as it is elsewhere: what belongs to the step can be written to, what lies beside it not."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as there:
+        own, beside = Path(there, "own"), Path(there, "beside")
+        own.mkdir()
+        beside.write_text("as it was")
+        (own / "tool").write_text("#!/bin/sh\necho started\n")
+        (own / "tool").chmod(0o755)
+        sandbox = Sandbox(folders=(own,), without=without)
+        script = f"{own}/tool; cat {beside}; echo in > {own}/in; (echo out > {beside}) 2>/dev/null; ls /dev/shm"
+        done = shell(sandbox, script, own)
+        assert done.stdout.startswith("started\nas it was"), done.stdout
+        assert (own / "in").read_text() == "in\n"
+        kept = last(sandbox)
+        assert (beside.read_text() == "as it was") == (kept.writes == "own-folder")
+        if not any("/dev/shm" in why for why in kept.why):
+            assert done.stdout.rstrip().endswith(f"as it was{Path(there).name}")

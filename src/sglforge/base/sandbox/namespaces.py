@@ -21,6 +21,7 @@ FLAGS = {
     "uts": kernel.NEWUTS,
 }
 HOST_NAME = "localhost"
+SHARED_MEMORY = "/dev/shm"
 _SET_INTERFACE_FLAGS = 0x8914
 _UP = (0x1 | 0x40).to_bytes(2, "little")
 
@@ -76,10 +77,29 @@ def keep_mounts_private() -> list[str]:
     return _attempt("private mounts", lambda: kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE))
 
 
-def mount_shared_memory() -> list[str]:
-    """Mount a /dev/shm of the step's own; return why not, if not."""
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    return _attempt("own /dev/shm", lambda: kernel.mount("tmpfs", "/dev/shm", "tmpfs", flags, "mode=1777"))
+def mount_shared_memory(needed: list[str]) -> list[str]:
+    """Mount a /dev/shm of the step's own; return why not, if not.
+
+    What is needed of the old one (a workspace may lie there) stays where it is, as writable as it was.
+    """
+
+    def mounts() -> None:
+        kept = {}
+        for top in sorted({"/".join(path.split("/")[:4]) for path in needed if lies_in_shared_memory(path)}):
+            if os.path.isdir(top):
+                kept[top] = os.open(top, os.O_PATH | os.O_CLOEXEC)
+        kernel.mount("tmpfs", SHARED_MEMORY, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=1777")
+        for top, descriptor in kept.items():
+            os.mkdir(top)
+            kernel.mount(f"/proc/self/fd/{descriptor}", top, None, kernel.MS_BIND | kernel.MS_REC)
+            os.close(descriptor)
+
+    return _attempt("own /dev/shm", mounts)
+
+
+def lies_in_shared_memory(path: str) -> bool:
+    """Say whether a path is below /dev/shm."""
+    return path.startswith(f"{SHARED_MEMORY}/")
 
 
 def mount_processes() -> list[str]:

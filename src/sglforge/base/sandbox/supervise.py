@@ -17,7 +17,6 @@ import time
 from sglforge.base.sandbox import kernel, landlock, namespaces
 
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
-SHARED_MEMORY = "/dev/shm"
 NOT_STARTED = 127
 
 # What only an administrator needs: with these a step of root could undo what is done here.
@@ -101,7 +100,7 @@ def _init(asked: Asked, entered: set[str], here: str, report: int) -> None:
         kernel.ignore(number)
     contained = "pid" in entered and os.getpid() == 1
     adopts = contained or kernel.prctl(kernel.CHILD_SUBREAPER, 1)
-    own, read_only = _arrange_mounts(asked, entered, contained=contained, report=report)
+    own, read_only = _arrange_mounts(asked, entered, here, contained=contained, report=report)
     network = "none" if "net" in entered else "unchecked"
     step = os.fork()
     if step == 0:
@@ -126,7 +125,9 @@ def _alone(report: int) -> bool:
     return bool(watch.poll(0))
 
 
-def _arrange_mounts(asked: Asked, entered: set[str], *, contained: bool, report: int) -> tuple[list[str], bool]:
+def _arrange_mounts(
+    asked: Asked, entered: set[str], here: str, *, contained: bool, report: int
+) -> tuple[list[str], bool]:
     """Mount what belongs to the step; return the folders that it may write to and whether the rest is read-only."""
     own, why = list(asked.folders), ["own /dev/shm: no mount namespace"]
     read_only = False
@@ -136,9 +137,10 @@ def _arrange_mounts(asked: Asked, entered: set[str], *, contained: bool, report:
             left_out = ["read-only file systems: left out"] if "read-only" in asked.without else []
             why = left_out or namespaces.make_read_only(asked.folders)
             read_only = not why
-            why += namespaces.mount_shared_memory()
+            why += namespaces.mount_shared_memory([*asked.folders, here, *asked.command])
             why += namespaces.mount_processes() if contained else []
-    own.append(SHARED_MEMORY)
+    if read_only or not any(map(namespaces.lies_in_shared_memory, asked.folders)):
+        own.append(namespaces.SHARED_MEMORY)  # else the whole workspace that lies there could be written to
     _say(report, *(f"why {reason}" for reason in why))
     return own, read_only
 
