@@ -52,16 +52,16 @@ class Place:
 
 
 def place(text: str) -> Place:
-    """Return the place that a folder or an address (http, https, file) names.
+    """Return the place that a folder or an address (http, https, file) names; a workspace stands for its store.
 
     Raises ConfigError ``store-place-invalid``.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", text)
     if scheme is None:
-        return Place(folder=Path(text).expanduser().absolute(), url="")
+        return Place(folder=_store_in(Path(text).expanduser().absolute()), url="")
     match scheme[1].lower():
         case "file":
-            return Place(folder=local_path(text), url="")
+            return Place(folder=_store_in(local_path(text)), url="")
         case "http" | "https":
             return Place(folder=None, url=text.rstrip("/"))
         case _:
@@ -70,6 +70,11 @@ def place(text: str) -> Place:
                 message=f"a store cannot be read from {redact(text)}",
                 hint="name a folder, or an http or https address: --store /mnt/store, --store https://host/store",
             )
+
+
+def _store_in(folder: Path) -> Path:
+    within = folder / "store"
+    return within if (within / "entries").is_dir() and not (folder / "entries").is_dir() else folder
 
 
 def holds(found: Place, key: BuildKey) -> bool | None:

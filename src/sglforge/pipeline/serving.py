@@ -196,7 +196,7 @@ def default_profile(selection: Selection) -> Profile:
         raise ConfigError(
             code="no-smoke-profile",
             message=f"stack {selection.stack.name} names no smoke profile for target {selection.target.name}",
-            hint=f"name one: {', '.join(sorted(selection.catalog.profiles))}",
+            hint=f"name one: {', '.join(sorted(selection.catalog.profiles)) or 'the catalog has no profile yet'}",
         )
     return selection.catalog.profile(name)
 

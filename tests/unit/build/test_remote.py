@@ -142,6 +142,14 @@ def test_a_wheel_of_a_folder_is_copied_with_its_provenance(borrower: Borrower, t
     assert object_path(folder, ENTRY).read_bytes() == WHEEL
 
 
+@pytest.mark.parametrize("text", ["{}", "file://{}"])
+def test_a_workspace_stands_for_its_store(text: str, borrower: Borrower, tmp_path: Path) -> None:
+    fill(tmp_path / "theirs" / "store", ENTRY)
+    found = place(text.format(tmp_path / "theirs"))
+    assert found.folder == tmp_path / "theirs" / "store"
+    assert borrower(found)
+
+
 def test_the_first_place_that_has_a_good_one_is_taken(borrower: Borrower, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     damaged, good = fill(tmp_path / "damaged", wheel=WHEEL[::-1]), fill(tmp_path / "good")
