@@ -24,6 +24,8 @@ Waiting = Callable[[str], None]
 
 _ATTRIBUTES = "* -text -eol -crlf -filter -ident -working-tree-encoding\n"
 _LOCKED = "refs/locked/"
+# Not `origin`: what the user's own configuration says of that name would count here too.
+_REMOTE = "mirrored"
 _USE = Use(doing="writes to a mirror of a git repository", code="workspace-busy", error=FetchError)
 
 
@@ -77,7 +79,7 @@ class Mirror:
         Raises FetchError, one code for each way to fail.
         """
         words = ("fetch", "--quiet", "--no-tags", "--prune", "--force", "--no-write-fetch-head", *_STEADY)
-        asked = ("origin", "+refs/tags/*:refs/tags/*", *refspecs)
+        asked = (_REMOTE, "+refs/tags/*:refs/tags/*", *refspecs)
         try:
             self._ask(*words, "--filter=blob:none", *asked)
         except FetchError as error:
@@ -88,20 +90,22 @@ class Mirror:
             elif error.code == "git-failed" and "filter" in said:
                 self._ask(*words, "--no-filter", *asked)
             else:
+                if error.code == "git-incomplete":
+                    put_aside(self)  # what came of it would be taken for whole when the origin is
                 raise
 
     def fetch_objects(self, ids: Iterable[str]) -> None:
         """Bring objects by their ids."""
         words = ("--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin", *_STEADY)
         wanted = "".join(f"{one}\n" for one in ids)
-        self._ask("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "origin", *words, stdin=wanted)
+        self._ask("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", _REMOTE, *words, stdin=wanted)
 
     def remote_refs(self, *names: str) -> dict[str, str]:
         """Return the origin's refs of these full names, all of them where none is named, with what they point to.
 
         An annotated tag is there twice, as ``refs/tags/x`` and, peeled, as ``refs/tags/x^{}``.
         """
-        said = self._ask("ls-remote", "--quiet", "origin", *names, timeout_s=commands.ASK_TIMEOUT_S)
+        said = self._ask("ls-remote", "--quiet", _REMOTE, *names, timeout_s=commands.ASK_TIMEOUT_S)
         lines = [line.partition("\t") for line in said.splitlines() if "\t" in line]
         return {name: one for one, _, name in lines if not names or name in names}
 
@@ -167,14 +171,14 @@ def _make(mirror: Mirror) -> None:
     with publish_directory(mirror.path) as draft:
         commands.read(draft, "init", "--quiet", "--bare", "--template=", str(draft))
         for key, value in (("url", mirror.url), ("promisor", "true"), ("partialclonefilter", "blob:none")):
-            commands.read(draft, "config", f"remote.origin.{key}", value)
+            commands.read(draft, "config", f"remote.{_REMOTE}.{key}", value)
         (draft / "info").mkdir(exist_ok=True)
         (draft / "info" / "attributes").write_text(_ATTRIBUTES, encoding="utf-8")
 
 
 def _is_usable(mirror: Mirror) -> bool:
     """Tell whether git takes the folder for a repository with our origin."""
-    done = commands.attempt(mirror.path, "config", "--local", "remote.origin.url")
+    done = commands.attempt(mirror.path, "config", "--local", f"remote.{_REMOTE}.url")
     bare = commands.attempt(mirror.path, "rev-parse", "--is-bare-repository")
     return done.stdout.strip() == mirror.url and bare.stdout.strip() == "true"
 

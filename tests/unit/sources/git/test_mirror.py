@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from git_locking import lock_of, mirror_here, source_of
-from git_repositories import Repository, git
+from git_repositories import Repository, git, make_repository
 
 from sglforge.base.cancel import Cancellation, Cancelled
 from sglforge.base.workspace import Workspace
@@ -134,6 +134,18 @@ def test_nothing_in_the_environment_leads_to_another_repository(
     commit = pin.newest(upstream.url, "main", workspace=workspace, waiting=pytest.fail)
     assert commit == proven(upstream, workspace)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_an_origin_in_the_configuration_of_the_user_is_not_ours(
+    upstream: Repository, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_repository(tmp_path / "other")
+    other.commit({"x": "somebody else's"}, "theirs")
+    (tmp_path / "gitconfig").write_text(
+        f'[remote "origin"]\n\turl = {other.url}\n\tfetch = +refs/heads/*:refs/heads/*\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    assert proven(upstream, workspace) == upstream.git("rev-parse", "main")
 
 
 def test_what_asks_can_be_ended(workspace: Workspace) -> None:
