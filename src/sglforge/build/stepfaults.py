@@ -1,4 +1,4 @@
-"""Tell from what a build said whether the rules of build steps stopped it: no network, no write outside."""
+"""Tell from what a build said what stopped it: the rules of build steps (no network, no write outside), a full disk."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _NETWORK = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_FULL = re.compile(r"no space left on device|disk quota exceeded|\bENOSPC\b", re.IGNORECASE)
 _REFUSED = r"(?:permission denied|read-only file system|operation not permitted)"
 _WRITE = re.compile(
     rf"""{_REFUSED}:\s*['"\u2018](?P<after>/[^'"\u2019]+)|(?<![\w.~-])(?P<before>/[^\s'"\u2019:]+)['"\u2019]?:\s+{_REFUSED}""",
@@ -32,7 +33,7 @@ _WRITE = re.compile(
 
 
 def named(output: str, package: str, *, own: Sequence[Path], log: Path) -> BuildError | None:
-    """Return the error for a build that a rule stopped, by the last line that tells; None where none does.
+    """Return the error for a build that a rule or the disk stopped, by the last line that tells; None where none does.
 
     Args:
         output: What the failed call of the backend said.
@@ -42,6 +43,12 @@ def named(output: str, package: str, *, own: Sequence[Path], log: Path) -> Build
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for line in reversed(lines[-LINES:]):
+        if _FULL.search(line):
+            return BuildError(
+                code="disk-full",
+                message=f"the build of {package} found no room on the disk: {line}",
+                hint=f"free some space, or use another workspace (--workspace DIR, SGLFORGE_HOME); all is in {log}",
+            )
         if _NETWORK.search(line):
             return _error(
                 "build-needs-network",

@@ -131,6 +131,10 @@ def _shift(seconds: float) -> None:
         def now(cls, tz: Any = None) -> Any:
             return real.now(tz) + dt.timedelta(seconds=seconds)
 
+        @classmethod
+        def __get_pydantic_core_schema__(cls, _source: Any, handler: Any) -> Any:
+            return handler(real)  # models that are made after the jump
+
     dt.datetime = Shifted  # type: ignore[misc]
     for name, module in list(sys.modules.items()):
         if name.startswith("sglforge") and getattr(module, "datetime", None) is real:

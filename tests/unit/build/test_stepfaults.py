@@ -55,6 +55,20 @@ def test_who_writes_outside_is_told_where(line: str, tmp_path: Path) -> None:
     assert error.context["output"].endswith("stopped")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "OSError: [Errno 28] No space left on device",
+        "ld: final link failed: No space left on device",
+        "fatal error: error writing to /x/a.s: Disk quota exceeded",
+    ],
+)
+def test_a_full_disk_is_told_from_a_broken_backend(line: str) -> None:
+    error = named(f"compiling\n{line}\nstopped\n", "toy", own=(), log=LOG)
+    assert error is not None
+    assert (error.code, line in error.message, str(LOG) in error.hint) == ("disk-full", True, True)
+
+
 def test_a_fault_in_its_own_folder_is_none_of_the_rules(tmp_path: Path) -> None:
     place = tmp_path / "own" / "file.txt"
     assert code(f"PermissionError: [Errno 13] Permission denied: '{place}'", tmp_path / "own") is None
