@@ -1,4 +1,4 @@
-"""What lies about in a workspace outside its store: archives, unpacked trees, run records, working folders."""
+"""What lies about in a workspace outside its store: archives, mirrors, unpacked trees, runs, working folders."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def tidy(
     """
     keep_s = max(keep_s, SPARED_S)
     found = [*_archives(workspace, locked | live, keep_s, now), *_runs(workspace, live, keep_s, now)]
+    found += _mirrors(workspace, keep_s, now)
     left = [*_working_folders(workspace, keep_s, now)]
     if not dry_run:
         for item in found:
@@ -81,6 +82,17 @@ def _archives(workspace: Workspace, staying: frozenset[str], keep_s: float, now:
                 yield rubbish(kind, folder, "an interrupted run left it")
             elif name not in staying and not any(_is_held(path) for path in folder.glob(".*.part")):
                 yield rubbish(kind, folder, "no lock names it")
+
+
+def _mirrors(workspace: Workspace, keep_s: float, now: float) -> Iterator[Rubbish]:
+    """Yield mirrors that were not finished, and those that were put aside; the others stay."""
+    for folder in listed(workspace.sources / "git"):
+        if age_s(folder, now) < keep_s:
+            continue
+        if folder.name.startswith(".") and folder.name.endswith(".tmp"):
+            yield rubbish("mirror", folder, "an interrupted run left it")
+        elif folder.name.endswith(".damaged"):
+            yield rubbish("mirror", folder, "it was put aside as damaged")
 
 
 def _runs(workspace: Workspace, live: frozenset[str], keep_s: float, now: float) -> Iterator[Rubbish]:

@@ -65,6 +65,15 @@ def test_old_archives_and_trees_that_no_lock_names_go(parent: str, kind: str, wo
     assert left == {LOCKED, USED, "git", "notes", "4" * 64}
 
 
+def test_mirrors_stay_but_for_what_was_not_finished_or_put_aside(workspace: Workspace) -> None:
+    git, (draft, new) = workspace.sources / "git", (f".{FREE}.git.{number}-d5305255.tmp" for number in (7, 8))
+    for name in (f"{LOCKED}.git", f"{FREE}.git", f"{FREE}.git.damaged", draft):
+        old(git / name / "HEAD")
+    old(git / new / "HEAD", days=1)
+    assert gone(workspace) == [("mirror", draft), ("mirror", f"{FREE}.git.damaged")]
+    assert {path.name for path in git.iterdir()} == {f"{LOCKED}.git", f"{FREE}.git", new}
+
+
 def test_an_archive_that_is_being_fetched_stays(workspace: Workspace) -> None:
     part = old(workspace.sources / FREE / ".toy.whl.part")
     with part.open("rb") as stream:
