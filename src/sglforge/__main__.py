@@ -18,17 +18,21 @@ def main() -> None:
         code = cli.run(sys.argv[1:])
     except KeyboardInterrupt:
         code = _interrupted()
-    import signal  # loaded by now; before, Ctrl-C would not be caught
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said and done: a signal would only change the exit code
+    _ignore_signals()  # all is said and done: a signal would only change the exit code
     sys.exit(code)
+
+
+def _ignore_signals() -> None:
+    """Take no signal any more, not even while the interpreter ends, when it puts the default handlers back."""
+    import signal  # not at the top: before it was loaded, Ctrl-C would not be caught
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _interrupted() -> int:
     """Say that the run was interrupted where `cli.run` could not; a second Ctrl-C is not wanted here."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_signals()
     from sglforge import cli
 
     return cli.interrupted(sys.argv[1:])

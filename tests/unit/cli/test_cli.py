@@ -306,6 +306,20 @@ main()
     assert codes(done) == ["run-interrupted"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_interpreter_ends_changes_nothing(number: signal.Signals) -> None:
+    program = f"""
+import atexit, os, signal, sys
+
+atexit.register(os.kill, os.getpid(), {int(number)})
+sys.argv = ["sglforge", "explain", "usage"]
+from sglforge.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("form", ["--workspace={}", "--workspace {}"])
 def test_a_bug_is_recorded_in_the_workspace_that_was_named(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
