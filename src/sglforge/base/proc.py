@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from sglforge.base.cancel import Cancellation
+from sglforge.base.marks import MARK
 from sglforge.errors import SglforgeError
 
 TAIL_LINES = 20
@@ -25,13 +26,17 @@ LOOK_EVERY_S = 0.1
 
 # The process that ends what we started if we die: then its input ends without the word that all is well.
 # PR_SET_PDEATHSIG cannot do it: it reaches one process, and a child that is just starting misses the death.
-# It is told a process group, and for a service the mark of its processes; then it looks until nobody is left.
+# It is told the mark of the processes before there are any, then their group. They inherit the mark as a variable, and
+# keep it where they leave the session (setsid) or lose their parent (a second fork). It looks until nobody is left, and
+# a while longer, for what was just being started.
 _GUARD = """
-read -r group mark || exit 0
-[ "$group" = well ] && exit 0
-read -r _ && exit 0
-kill -KILL "-$group"
-[ "$mark" ] || exit 0
+read -r mark || exit 0
+[ "$mark" = well ] && exit 0
+if read -r group; then
+  [ "$group" = well ] && exit 0
+  read -r _ && exit 0
+  kill -KILL "-$group"
+fi
 round=0
 while [ $((round += 1)) -lt 200 ]; do
   left=
@@ -43,14 +48,10 @@ while [ $((round += 1)) -lt 200 ]; do
   for environ in $(grep -lzs "^$mark=" /proc/[0-9]*/environ); do
     left="$left $(basename "${environ%/environ}")"
   done
-  [ "$left" ] || exit 0
-  kill -KILL $left
+  if [ "$left" ]; then kill -KILL $left; elif [ "$round" -gt 10 ]; then exit 0; fi
   sleep 0.05
 done
 """
-# Every process of a service inherits a variable of this name and a token of its own, and keeps it where it leaves
-# the session (setsid) or loses its parent (a second fork).
-_MARK = "SGLFORGE_SERVICE_"
 # py-setproctitle, with which SGLang names its processes, overwrites what /proc shows of the environment, unless told.
 _KEEP_ENVIRON = {"SPT_NOENV": "1"}
 
@@ -103,8 +104,8 @@ def run(
 
     ``env`` replaces the whole environment. With ``log``, command line and output are appended to that file as they
     come, so that a kill loses nothing, and are still returned. A timeout or Ctrl-C ends the whole group; so does
-    our own death, also by SIGKILL, where the program may take longer than a minute. A thread that is not the main
-    one sees no Ctrl-C: it is handed a ``cancellation`` (``functools.partial(run, cancellation=...)`` is a Runner).
+    our own death, also by SIGKILL, where the program may take longer than a minute: such a one has a variable more
+    (``base.marks``), by which it is found. A thread that is not the main one sees no Ctrl-C: it is handed a ``cancellation`` (``functools.partial(run, cancellation=...)`` is a Runner).
     The program inherits the descriptors ``pass_fds``, under the same numbers.
 
     Raises ProcessError ``program-missing``, ``process-timeout`` and, with ``check``, ``process-failed``;
@@ -118,7 +119,7 @@ def run(
         out, err = _outputs(stack, log, words)
         begin = out.tell()
         guarded = timeout_s is None or timeout_s > UNGUARDED_S
-        guard = stack.enter_context(_guarded()) if guarded else None
+        guard, env = stack.enter_context(_guarded(env)) if guarded else (None, env)
         source = _input(stack, stdin)
         process = _start(words, cwd=cwd, env=env, stdin=source, out=out, err=err, pass_fds=pass_fds)
         if guard:
@@ -231,16 +232,17 @@ def spawn(
     """
     words = tuple(str(word) for word in argv)
     log.parent.mkdir(parents=True, exist_ok=True)
-    mark = f"{_MARK}{secrets.token_hex(8)}"
+    mark = _new_mark()
     marked = {**(os.environ if env is None else env), **_KEEP_ENVIRON, mark: "1"}
-    guard = _guard()
+    guard = _guard(mark)
     try:
         with log.open("ab") as out:
             process = _start(words, cwd=cwd, env=marked, stdin=subprocess.DEVNULL, out=out, err=out)
     except BaseException:
+        _tell(guard, "well")
         guard.communicate()
         raise
-    _tell(guard, f"{process.pid} {mark}")
+    _tell(guard, str(process.pid))
     return Service(argv=words, pid=process.pid, mark=mark, _process=process, _guard=guard)
 
 
@@ -316,25 +318,32 @@ def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _guard() -> subprocess.Popen[bytes]:
-    """Start the process that outlives us for a moment; it reads a process group, then a word."""
-    return subprocess.Popen(
+def _new_mark() -> str:
+    return f"{MARK}{secrets.token_hex(8)}"
+
+
+def _guard(mark: str) -> subprocess.Popen[bytes]:
+    """Start the process that outlives us for a moment; after the mark it is told a process group, then a word."""
+    guard = subprocess.Popen(
         ["/bin/sh", "-c", _GUARD],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         # whoever ends a service that we run in must not end the guard: it is the one that ends what we started
-        env={name: value for name, value in os.environ.items() if not name.startswith(_MARK)},
+        env={name: value for name, value in os.environ.items() if not name.startswith(MARK)},
     )
+    _tell(guard, mark)
+    return guard
 
 
 @contextlib.contextmanager
-def _guarded() -> Iterator[subprocess.Popen[bytes]]:
-    """Yield a guard: the process group that it is told is killed if we die inside the block."""
-    guard = _guard()
+def _guarded(env: Mapping[str, str] | None) -> Iterator[tuple[subprocess.Popen[bytes], Mapping[str, str]]]:
+    """Yield a guard and the environment of a program: what runs with it is killed if we die inside the block."""
+    mark = _new_mark()
+    guard = _guard(mark)
     try:
-        yield guard
+        yield guard, {**(os.environ if env is None else env), mark: "1"}
     finally:
         _tell(guard, "well")
         guard.communicate()

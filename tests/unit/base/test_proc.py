@@ -15,6 +15,7 @@ import pytest
 
 from sglforge.base import proc
 from sglforge.base.cancel import Cancellation, Cancelled
+from sglforge.base.marks import MARK
 
 PYTHON = sys.executable
 ESCAPES = Path(__file__).parent / "escapes.py"
@@ -80,7 +81,11 @@ def test_a_timeout_ends_grandchildren_too(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_replaced_whole() -> None:
-    assert proc.run(["env"], env={"PATH": os.environ["PATH"], "ONLY": "this"}).stdout.count("=") == 2
+    own = {"PATH": os.environ["PATH"], "ONLY": "this"}
+    assert proc.run(["env"], env=own, timeout_s=10).stdout.count("=") == 2
+    marked = proc.run(["env"], env=own).stdout.splitlines()
+    assert sorted(line.partition("=")[0] for line in marked if not line.startswith(MARK)) == ["ONLY", "PATH"]
+    assert len(marked) == 3
 
 
 def test_a_service_is_stopped_with_all_it_started(tmp_path: Path) -> None:
@@ -107,6 +112,16 @@ def test_a_service_that_ignores_the_request_is_killed_and_that_is_said(tmp_path:
         time.sleep(0.02)
     assert not service.stop(grace_s=0.3)
     assert service.poll() == -9
+
+
+def running(word: str) -> bool:
+    for pid in proc._process_table():
+        try:
+            if word in Path(f"/proc/{pid}/cmdline").read_text():
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def wait_until(happened: Callable[[], bool]) -> None:
@@ -198,12 +213,37 @@ def test_a_long_program_ends_when_who_ran_it_is_killed(tmp_path: Path) -> None:
             time.sleep(0.02)
         members = [int(word) for word in pids.read_text().split()]
         assert len(members) == 2
-        time.sleep(0.5)  # the guard is told of a program right after its start, which a busy machine puts off
         parent.kill()
     deadline = time.monotonic() + 10
     while any(alive(pid) for pid in members) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(alive(pid) for pid in members)
+
+
+@pytest.mark.parametrize("call", ["run(words, timeout_s=3600)", "spawn(words, log=log)"])
+def test_a_program_whose_parent_is_killed_right_after_its_start_is_ended(call: str, tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from sglforge.base import proc\n"
+        "start, log = proc._start, Path(sys.argv[2])\n"
+        "def and_die(*words, **more):\n"
+        "    start(*words, **more); os.kill(os.getpid(), 9)\n"
+        "proc._start = and_die\n"
+        f"words = ['sh', '-c', 'setsid sleep $0 & exec sleep $0', sys.argv[1]]; proc.{call}\n"
+    )
+    duration = f"60.{os.getpid()}{time.monotonic_ns()}"
+    with subprocess.Popen([PYTHON, "-c", script, duration, str(tmp_path / "log")]) as parent:
+        assert parent.wait() == -signal.SIGKILL
+    time.sleep(1)
+    wait_until(lambda: not running(duration))
+
+
+@pytest.mark.parametrize("timeout_s", [1.0, 3600.0])
+def test_what_cannot_be_run_is_named_whether_it_is_guarded_or_not(timeout_s: float, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no program")
+    for program in ("no-such-program", str(tmp_path / "gone"), str(tmp_path / "text"), str(tmp_path), "./text"):
+        with pytest.raises(proc.ProcessError, match="program-missing") as caught:
+            proc.run([program], timeout_s=timeout_s, cwd=tmp_path)
+        assert program in str(caught.value)
 
 
 def test_a_cancellation_ends_a_program_in_another_thread_with_its_children(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def gone(token: str, *, within_s: float = 20.0) -> bool:
 
 
 def shell(sandbox: Sandbox, script: str, cwd: Path, **more: object) -> Completed:
-    return sandbox(["sh", "-c", script], cwd=cwd, check=False, timeout_s=60.0, **more)  # type: ignore[arg-type]
+    return sandbox(["sh", "-c", script], cwd=cwd, check=False, timeout_s=100.0, **more)  # type: ignore[arg-type]
 
 
 def last(sandbox: Sandbox) -> Isolation:

@@ -14,6 +14,7 @@ import stat
 import sys
 import time
 
+from sglforge.base.marks import MARK
 from sglforge.base.sandbox import kernel, landlock, namespaces
 
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
@@ -155,6 +156,8 @@ def _become_step(asked: Asked, here: str, own: list[str], *, network: str, read_
         writes, network = _restrict(asked, own, network=network, read_only=read_only, report=report)
         _say(report, f"network {network}", f"writes {writes}")
         _drop_capabilities()
+        for name in [name for name in os.environ if name.startswith(MARK)]:
+            del os.environ[name]  # it is for us, who end with our parent: what the step makes must not hold it
         os.execvp(asked.command[0], asked.command)
     except OSError as error:
         _say(report, f"not-started {error.errno}")
