@@ -105,7 +105,8 @@ def run(
     ``env`` replaces the whole environment. With ``log``, command line and output are appended to that file as they
     come, so that a kill loses nothing, and are still returned. A timeout or Ctrl-C ends the whole group; so does
     our own death, also by SIGKILL, where the program may take longer than a minute: such a one has a variable more
-    (``base.marks``), by which it is found. A thread that is not the main one sees no Ctrl-C: it is handed a ``cancellation`` (``functools.partial(run, cancellation=...)`` is a Runner).
+    (``base.marks``), by which it is found. A thread that is not the main one sees no Ctrl-C: it is handed a
+    ``cancellation`` (``functools.partial(run, cancellation=...)`` is a Runner).
     The program inherits the descriptors ``pass_fds``, under the same numbers.
 
     Raises ProcessError ``program-missing``, ``process-timeout`` and, with ``check``, ``process-failed``;
