@@ -209,13 +209,17 @@ def _from_outside(
         send(pids, signal.SIGCONT)
 
 
+_NO_CHILD = frozenset({"", "/bin/sh"})
+
+
 def _kill_child(report: Report, run: Running, deadline_s: float) -> None:
     """Kill one of the run's children, as soon as there is one; the shell that guards them is none."""
     deadline = time.monotonic() + deadline_s
     while run.process.poll() is None and time.monotonic() < deadline:
         # between fork and exec a child has the command line of the run
         own = command(run.process.pid)
-        if children := [pid for pid in run.tree() if command(pid) != own and command(pid)[0] not in {"", "/bin/sh"}]:
+        commands = {pid: command(pid) for pid in run.tree()}  # once each: it may end meanwhile, and has none then
+        if children := [pid for pid, words in commands.items() if words not in (own, []) and words[0] not in _NO_CHILD]:
             report.log.append(f"kill-child: {children[-1]} {_short(children[-1])}")
             run.hurt.append("kill-child")
             send(children[-1:], signal.SIGKILL)
