@@ -18,13 +18,14 @@ _MEANING = {
     "writes unchecked": "a build can write outside of its folder",
     "processes ended": "a process that leaves a build's group survives a kill of sglforge",
     "processes unchecked": "a process can outlive its build",
+    "place real": "a wheel may hold the path of the folder that it was built in",
 }
 
 
 def probe() -> Isolation:
     """Run a step that does nothing and return what it was kept from."""
     with contextlib.suppress(ProcessError, OSError), tempfile.TemporaryDirectory(prefix="sglforge-") as folder:
-        sandbox = Sandbox(folders=(Path(folder),))
+        sandbox = Sandbox(folders=(Path(folder),), fixed={"work": Path(folder)})
         sandbox(["/bin/sh", "-c", ":"], cwd=Path(folder), timeout_s=PROBE_TIMEOUT_S)
         return weakest(report.isolation for report in sandbox.reports)
     return Isolation(why=("a step that does nothing did not run",))
@@ -32,7 +33,12 @@ def probe() -> Isolation:
 
 def judge(isolation: Isolation) -> tuple[Finding, ...]:
     """Return a finding ``sandbox-incomplete`` for what could not be had; as a remark where no door stays open."""
-    held = (f"network {isolation.network}", f"writes {isolation.writes}", f"processes {isolation.processes}")
+    held = (
+        f"network {isolation.network}",
+        f"writes {isolation.writes}",
+        f"processes {isolation.processes}",
+        f"place {isolation.place}",
+    )
     lacking = [_MEANING[words] for words in held if words in _MEANING]
     if not lacking:
         return ()

@@ -311,7 +311,7 @@ def _try_as_nobody(own: Path) -> None:
         [sys.executable, "-c", AS_NOBODY, sys.executable, "-c", f"open({str(own)!r} + '/x', 'w')"], check=False
     ).returncode:
         pytest.skip("a plain user reaches neither this Python nor the test's folder")
-    sandbox = Sandbox(folders=(own,), run=run_as_nobody)  # type: ignore[arg-type]
+    sandbox = Sandbox(folders=(own,), fixed={"work": own}, run=run_as_nobody)  # type: ignore[arg-type]
     done = shell(
         sandbox, "id -u; id -g; echo x > a; cat /proc/self/uid_map | wc -l; grep CapEff /proc/self/status", own
     )
@@ -333,7 +333,7 @@ def test_root_without_its_rights_keeps_the_files_of_others(dropped: str, own: Pa
 
     os.chown(own, 4321, 4321)
     own.chmod(0o700)
-    sandbox = Sandbox(folders=(own,), run=run_without)  # type: ignore[arg-type]
+    sandbox = Sandbox(folders=(own,), fixed={"work": own}, run=run_without)  # type: ignore[arg-type]
     assert shell(sandbox, "id -u; echo x > a && chown 1234:1234 a && echo y >> a", own).returncode == 0
     assert (own / "a").stat().st_uid == 1234
     assert last(sandbox).complete or last(sandbox).why
@@ -388,6 +388,7 @@ isolations = st.builds(
     network=networks,
     writes=st.sampled_from(["own-folder", "unchecked"]),
     processes=st.sampled_from(["contained", "ended", "unchecked"]),
+    place=st.sampled_from(["fixed", "real"]),
     why=st.lists(st.sampled_from("abc"), max_size=2).map(tuple),
 )
 

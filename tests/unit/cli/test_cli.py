@@ -118,7 +118,8 @@ def test_doctor_prints_facts_and_a_verdict(tmp_path: Path) -> None:
     assert (document["stack"], document["target"]) == ("release-0.5.23", "cpu")
     assert done.returncode == 0
     kept = document["sandbox"]
-    complete = (kept["network"], kept["writes"], kept["processes"]) == ("none", "own-folder", "contained")
+    held = (kept["network"], kept["writes"], kept["processes"], kept["place"])
+    complete = held == ("none", "own-folder", "contained", "fixed")
     assert ("sandbox-incomplete" in codes(done)) == (not complete)
 
 

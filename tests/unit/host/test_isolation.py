@@ -8,7 +8,7 @@ from sglforge.base.sandbox.step import Isolation
 from sglforge.errors import Severity, verdict_of
 from sglforge.host import isolation
 
-COMPLETE = Isolation(network="none", writes="own-folder", processes="contained")
+COMPLETE = Isolation(network="none", writes="own-folder", processes="contained", place="fixed")
 
 
 def test_what_this_machine_allows_is_found_out() -> None:
@@ -28,6 +28,7 @@ def test_a_complete_sandbox_is_no_finding() -> None:
         (Isolation(network="none", writes="own-folder", processes="ended"), Severity.INFO, "survives a kill"),
         (Isolation(network="none", writes="unchecked", processes="contained"), Severity.WARNING, "outside"),
         (Isolation(network="unchecked", writes="own-folder", processes="ended"), Severity.WARNING, "the network"),
+        (Isolation(network="none", writes="own-folder", processes="contained"), Severity.INFO, "may hold the path"),
         (Isolation(why=("because",)), Severity.WARNING, "a process can outlive its build"),
     ],
 )

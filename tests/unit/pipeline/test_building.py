@@ -79,7 +79,7 @@ def built(*sandboxes: dict[str, object] | None, took: dict[str, float] | None = 
 
 
 def test_what_kept_no_build_is_said_once_and_only_of_what_this_run_built() -> None:
-    full = Isolation(network="none", writes="own-folder", processes="contained").to_json()
+    full = Isolation(network="none", writes="own-folder", processes="contained", place="fixed").to_json()
     weak = {**full, "network": "unchecked", "why": ["namespaces (net): Operation not permitted"]}
     miss, out = replace(step(), state="miss"), io.StringIO()
     (finding,) = _sandbox_remarks((miss, miss, miss), built(weak, full, None), Console(stream=out))

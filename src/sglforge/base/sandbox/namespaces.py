@@ -22,6 +22,8 @@ FLAGS = {
 }
 HOST_NAME = "localhost"
 SHARED_MEMORY = "/dev/shm"
+PLACE = f"{SHARED_MEMORY}/sglforge-build"
+"""Where a step sees its folders, whoever runs it: in a mount of its own, so nothing of the host can be in the way."""
 _SET_INTERFACE_FLAGS = 0x8914
 _UP = (0x1 | 0x40).to_bytes(2, "little")
 
@@ -95,6 +97,26 @@ def mount_shared_memory(needed: list[str]) -> list[str]:
             os.close(descriptor)
 
     return _attempt("own /dev/shm", mounts)
+
+
+def mount_place(fixed: dict[str, str], writable: list[str]) -> list[str]:
+    """Let folders be seen below :data:`PLACE` too, in the /dev/shm of the step's own; return why not, if not.
+
+    Args:
+        fixed: The folders by the names that they get there.
+        writable: Where the step may write; a folder that lies in none of them is read-only at its place.
+    """
+
+    def mounts() -> None:
+        os.mkdir(PLACE)
+        for name, folder in fixed.items():
+            there = f"{PLACE}/{name}"
+            os.mkdir(there)
+            kernel.mount(folder, there, None, kernel.MS_BIND | kernel.MS_REC)
+            own = any(f"{folder}/".startswith(f"{outer.rstrip('/')}/") for outer in writable)
+            kernel.set_read_only(there, read_only=not own)
+
+    return _attempt("fixed place", mounts)
 
 
 def lies_in_shared_memory(path: str) -> bool:

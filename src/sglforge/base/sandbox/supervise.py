@@ -7,6 +7,7 @@ it when the step has ended.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
@@ -19,6 +20,8 @@ from sglforge.base.sandbox import kernel, landlock, namespaces
 
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
 NOT_STARTED = 127
+UMASK = 0o022
+"""What a step makes has the same modes, whoever runs it."""
 
 # What only an administrator needs: with these a step of root could undo what is done here.
 _CAPABILITIES_DROPPED = {
@@ -40,19 +43,31 @@ class Asked:
     """What the command line asks for."""
 
     def __init__(self, words: list[str]) -> None:
-        """Read ``REPORT-DESCRIPTOR WITHOUT,... FOLDER... -- COMMAND...``."""
+        """Read ``REPORT-DESCRIPTOR WITHOUT,... USER FOLDER... +NAME=FOLDER... -- COMMAND...``."""
         end = words.index("--")
-        report, without, *folders = words[:end]
+        report, without, user, *folders = words[:end]
         self.report = int(report)
         self.without = [name for name in without.split(",") if name]
-        self.folders = _outermost([os.path.realpath(folder) for folder in folders if os.path.isdir(folder)])
+        self.user = int(user) if user else None
+        named = [word[1:].partition("=") for word in folders if word.startswith("+")]
+        self.fixed = {name: os.path.realpath(folder) for name, _, folder in named}
+        own = [word for word in folders if not word.startswith("+")]
+        self.folders = _outermost([os.path.realpath(folder) for folder in own if os.path.isdir(folder)])
         self.command = words[end + 1 :]
+
+    def seen(self, path: str) -> str:
+        """Return where the step sees a path, once its folders are at their place."""
+        for name, folder in self.fixed.items():
+            if f"{path}/".startswith(f"{folder.rstrip('/')}/"):
+                return f"{namespaces.PLACE}/{name}{path[len(folder.rstrip('/')) :]}"
+        return path
 
 
 def main(words: list[str]) -> int:
     """Run a step and write to the report's descriptor what it was kept from and what it took."""
     asked = Asked(words)
     os.set_inheritable(asked.report, False)
+    os.umask(UMASK)
     begin = time.monotonic()
     here = os.getcwd()
     kernel.prctl(kernel.NO_NEW_PRIVS, 1)
@@ -101,10 +116,14 @@ def _init(asked: Asked, entered: set[str], here: str, report: int) -> None:
         kernel.ignore(number)
     contained = "pid" in entered and os.getpid() == 1
     adopts = contained or kernel.prctl(kernel.CHILD_SUBREAPER, 1)
-    own, read_only = _arrange_mounts(asked, entered, here, contained=contained, report=report)
+    own, read_only, placed = _arrange_mounts(asked, entered, here, contained=contained, report=report)
+    if asked.fixed and not placed:  # its command names what lies there
+        _say(report, f"not-started {errno.EPERM}")
+        return
     network = "none" if "net" in entered else "unchecked"
     step = os.fork()
     if step == 0:
+        here = asked.seen(here)
         _become_step(asked, here, own, network=network, read_only=read_only, report=report)
     status = _reap(step)
     _end_others(contained=contained)
@@ -128,22 +147,32 @@ def _alone(report: int) -> bool:
 
 def _arrange_mounts(
     asked: Asked, entered: set[str], here: str, *, contained: bool, report: int
-) -> tuple[list[str], bool]:
-    """Mount what belongs to the step; return the folders that it may write to and whether the rest is read-only."""
+) -> tuple[list[str], bool, bool]:
+    """Mount what belongs to the step.
+
+    Returns the folders that it may write to, whether the rest is read-only, whether it has its fixed place.
+    """
     own, why = list(asked.folders), ["own /dev/shm: no mount namespace"]
-    read_only = False
+    read_only = placed = False
     if "mount" in entered:
         why = namespaces.keep_mounts_private()
         if not why:
             left_out = ["read-only file systems: left out"] if "read-only" in asked.without else []
             why = left_out or namespaces.make_read_only(asked.folders)
             read_only = not why
-            why += namespaces.mount_shared_memory([*asked.folders, here, *asked.command])
+            command = [word for word in asked.command if not f"{word}/".startswith(f"{namespaces.PLACE}/")]
+            needed = [*asked.folders, *asked.fixed.values(), here, *command]
+            shared = namespaces.mount_shared_memory(needed)
+            missing = shared or namespaces.mount_place(asked.fixed, asked.folders) if asked.fixed else []
+            placed = bool(asked.fixed) and not missing
+            why += dict.fromkeys((*shared, *missing))
             why += namespaces.mount_processes() if contained else []
+    if placed:
+        own += [namespaces.PLACE]
     if read_only or not any(map(namespaces.lies_in_shared_memory, asked.folders)):
         own.append(namespaces.SHARED_MEMORY)  # else the whole workspace that lies there could be written to
-    _say(report, *(f"why {reason}" for reason in why))
-    return own, read_only
+    _say(report, f"place {'fixed' if placed else 'real'}", *(f"why {reason}" for reason in why))
+    return own, read_only, placed
 
 
 def _become_step(asked: Asked, here: str, own: list[str], *, network: str, read_only: bool, report: int) -> None:
@@ -152,6 +181,9 @@ def _become_step(asked: Asked, here: str, own: list[str], *, network: str, read_
         kernel.prctl(kernel.PDEATHSIG, kernel.SIGKILL)
         for number in (*_ASKED_TO_END, *_IGNORED_BY_PYTHON):
             kernel.obey(number)
+        if asked.user is not None:
+            _drop_capabilities()
+            _become(asked.user)
         os.chdir(here)
         writes, network = _restrict(asked, own, network=network, read_only=read_only, report=report)
         _say(report, f"network {network}", f"writes {writes}")
@@ -184,6 +216,14 @@ def _restrict(asked: Asked, own: list[str], *, network: str, read_only: bool, re
 def _outputs() -> list[str]:
     """Return the files that standard output and error go to: a step may open /dev/stdout."""
     return [f"/proc/self/fd/{number}" for number in (1, 2) if stat.S_ISREG(os.fstat(number).st_mode)]
+
+
+def _become(user: int) -> None:
+    """Become a user, and nobody else for good; the kernel forgets then that we die with our parent."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    kernel.prctl(kernel.PDEATHSIG, kernel.SIGKILL)
 
 
 def _drop_capabilities() -> None:
