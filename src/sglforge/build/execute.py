@@ -24,7 +24,7 @@ from sglforge.base.sandbox.step import Report, total
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.history import remember
-from sglforge.build.pep517 import Uv, build_wheel
+from sglforge.build.pep517 import SOURCE_DATE_EPOCH, Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, making, publish
 from sglforge.config.lockfile import LockedArchive
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
@@ -34,7 +34,7 @@ from sglforge.patches.series import Series
 from sglforge.plan import Step
 from sglforge.sources.git.export import export
 from sglforge.sources.model import BroughtSource, SourceArchive, SourceCommit
-from sglforge.sources.paths import copy_folder, digest_folder
+from sglforge.sources.paths import copy_folder, digest_folder, level
 from sglforge.sources.unpack import unpack
 
 
@@ -169,6 +169,7 @@ def _execute(
         tree = source.tree
         reports: list[Report] = []
         if source.kind != "wheel":
+            level(source.tree, time_s=SOURCE_DATE_EPOCH)
             with _phase(record, step, "build", reports):
                 built = build_wheel(
                     source.tree / source.subdirectory,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from sglforge.base.proc import Completed, ProcessError, Runner, failed
+from sglforge.base.proc import Completed, ProcessError, Runner
 from sglforge.base.proc import run as run_process
 from sglforge.base.sandbox.step import Report, Sandbox
-from sglforge.build import stepfaults
+from sglforge.build.hooks import Hooks, give
 from sglforge.config.lockfile import LockedRequirement
 from sglforge.errors import BuildError
 
@@ -23,6 +25,8 @@ SOURCE_DATE_EPOCH = 315532800
 """1980-01-01, the first day that a zip archive can write down."""
 
 TAIL_LINES = 20
+ORDERED_FOLDERS = Path(__file__).with_name("ordered_folders.py")
+COMPILER_FLAGS = ("CFLAGS", "CXXFLAGS")
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """What a build sees of the user's environment: anything else would decide about wheels behind their keys."""
 
@@ -63,12 +67,14 @@ def build_wheel(
     timeout_s: float = 7200.0,
     reports: list[Report] | None = None,
     without: Sequence[str] = (),
+    user: int | None = None,
 ) -> Path:
     """Build a wheel from a source folder and return it.
 
     The build environment holds exactly the locked requirements, by hash. The backend sees a short list of
     environment variables, a home and a temporary folder of its own. It has no network, writes to nothing but the
-    source, the folder of the wheel and ``scratch``, and leaves no process, as far as the kernel allows.
+    source, the folder of the wheel and ``scratch``, and leaves no process, as far as the kernel allows. It sees these
+    folders at a fixed place, else compilers are told to write that place for the real one.
 
     Args:
         source: The folder with ``pyproject.toml``.
@@ -86,6 +92,7 @@ def build_wheel(
         timeout_s: The longest that one call of the backend may take.
         reports: Gets what is known of every call of the backend.
         without: Parts of the sandbox to leave out, for tests.
+        user: The number of the user that the backend runs as, who is given the folders; None for who runs us.
 
     Raises BuildError ``not-a-project``, ``build-requires-missing``, ``build-needs-network``,
     ``build-writes-outside`` and ``build-backend-failed``, and what ``uv`` raises.
@@ -93,35 +100,28 @@ def build_wheel(
     from build import BuildBackendException, BuildException, ProjectBuilder
 
     interpreter = scratch / "env" / "bin" / "python"
-    variables = {**environment, **_variables(scratch, interpreter.parent)}
     installed = _versions(requires, wheels)
     out_dir.mkdir(parents=True, exist_ok=True)
     sandbox = Sandbox(
         folders=(source, out_dir, scratch),
+        fixed=_places(scratch, source, out_dir),
+        user=user,
         run=run,
         without=tuple(without),
         reports=[] if reports is None else reports,
     )
-
-    def call_hook(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
-        exchange = Path(cmd[-1])  # where pyproject_hooks and the backend's process hand each other JSON
-        done = sandbox(
-            cmd,
-            cwd=Path(cwd) if cwd else None,
-            env={**variables, **(extra_environ or {})},
-            log=log,
-            timeout_s=timeout_s,
-            check=False,
-            more=(exchange,),
-        )
-        if done.returncode:
-            own = (*sandbox.folders, exchange)
-            raise stepfaults.named(done.stdout, package, own=own, log=log) or failed(done, log=log)
+    variables = _variables(scratch, sandbox, environment)
+    _say_places(sandbox, log)
+    call_hook = Hooks(
+        sandbox=sandbox, scratch=scratch, package=package, variables=variables, log=log, timeout_s=timeout_s
+    )
 
     try:
         builder = ProjectBuilder(source, python_executable=str(interpreter), runner=call_hook)
         _require(builder.build_system_requires, installed, python_minor, package)
         _make_environment(scratch, requires, wheels, python, uv, log)
+        for folder in sandbox.folders:
+            give(folder, user)
         with _warnings_in(log):
             _require(builder.get_requires_for_build("wheel"), installed, python_minor, package)
             return Path(builder.build("wheel", out_dir))
@@ -138,11 +138,24 @@ def build_wheel(
         ) from error
 
 
+def _places(scratch: Path, source: Path, out_dir: Path) -> dict[str, Path]:
+    """Return the folders of a build by the names that they have at the fixed place; most lie in the first one."""
+    others = {"source": source, "built": out_dir}
+    return {"work": scratch, **{name: path for name, path in others.items() if not path.is_relative_to(scratch)}}
+
+
+def _say_places(sandbox: Sandbox, log: Path) -> None:
+    """Write down where the folders really are that a build speaks of."""
+    with log.open("a", encoding="utf-8") as stream:
+        stream.writelines(f"{sandbox.seen(folder)} is {folder}\n" for folder in sandbox.fixed.values())
+
+
 def _make_environment(
     scratch: Path, requires: Sequence[LockedRequirement], wheels: Sequence[Path], python: Path, uv: Uv, log: Path
 ) -> None:
+    """Make the build environment; it says nowhere where it lies, for the build sees it at another place."""
     folder, pins = scratch / "env", scratch / "build-requires.txt"
-    uv("venv", "--quiet", "--no-project", "--python", python, folder, log=log)
+    uv("venv", "--quiet", "--no-project", "--relocatable", "--python", python, folder, log=log)
     # copies: a step may write to its environment, and links would lead into uv's cache
     install = ("pip", "install", "--quiet", "--python", folder, "--no-deps", "--no-build", "--link-mode", "copy")
     if requires:
@@ -150,6 +163,11 @@ def _make_environment(
         uv(*install, "--require-hashes", "--requirement", pins, log=log)
     if wheels:
         uv(*install, *wheels, log=log)
+    for packages in folder.glob("lib/python*/site-packages"):
+        for told in packages.glob("*.dist-info/direct_url.json"):
+            told.unlink()  # where a wheel lay
+        shutil.copyfile(ORDERED_FOLDERS, packages / f"sglforge_{ORDERED_FOLDERS.name}")
+        (packages / "sglforge.pth").write_text(f"import sglforge_{ORDERED_FOLDERS.stem}\n", encoding="ascii")
 
 
 def _pin(requirement: LockedRequirement) -> str:
@@ -157,18 +175,22 @@ def _pin(requirement: LockedRequirement) -> str:
     return f"{requirement.name}=={requirement.version} {hashes}"
 
 
-def _variables(scratch: Path, programs: Path) -> dict[str, str]:
-    """Return the whole environment of the backend's processes."""
+def _variables(scratch: Path, sandbox: Sandbox, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of the backend's processes; ``more`` is what its recipe sets."""
     home, temporary = scratch / "home", scratch / "tmp"
     home.mkdir()
     temporary.mkdir()
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    programs = str(sandbox.seen(scratch / "env" / "bin"))
+    maps = shlex.join(sandbox.prefix_maps())
     return {
+        **more,
+        **({name: f"{more.get(name, '')} {maps}".strip() for name in COMPILER_FLAGS} if maps else {}),
         **kept,
         **NO_NETWORK,
-        "PATH": os.pathsep.join(filter(None, (str(programs), kept.get("PATH", os.defpath)))),
-        "HOME": str(home),
-        "TMPDIR": str(temporary),
+        "PATH": os.pathsep.join(filter(None, (programs, kept.get("PATH", os.defpath)))),
+        "HOME": str(sandbox.seen(home)),
+        "TMPDIR": str(sandbox.seen(temporary)),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONHASHSEED": "0",

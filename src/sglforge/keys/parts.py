@@ -14,7 +14,7 @@ from sglforge.config.lockfile import LockedArchive, LockedGit, LockedPython, Loc
 from sglforge.config.model import GitSource, PackageRecipe, PathSource, Source, Target
 from sglforge.config.variables import filled
 
-KEY_FORMAT = 2
+KEY_FORMAT = 3
 """Counted up when the engine makes something else of the same parts."""
 SHORT = 8
 """How many digits of an id are shown to people, and stand in the label of a wheel."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,26 @@ def copy_folder(folder: Path, into: Path) -> None:
         target = into / relative
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(folder / relative, target, follow_symlinks=False)
+
+
+def level(folder: Path, *, time_s: int) -> None:
+    """Give everything in a folder the same time, and modes that say only whether it can be executed.
+
+    What an archive, a checkout or the umask says of times and modes would reach whatever a build writes down of them.
+
+    Args:
+        folder: A private copy.
+        time_s: The time, in seconds since the epoch.
+    """
+    for current, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            path = f"{current}/{name}"
+            mode = os.lstat(path).st_mode
+            if stat.S_ISREG(mode):
+                os.chmod(path, 0o755 if mode & 0o100 else 0o644)  # noqa: PTH101 - thousands: no Path for each
+            os.utime(path, (time_s, time_s), follow_symlinks=False)
+        os.chmod(current, 0o755)  # noqa: PTH101, S103 - private is the folder that it lies in
+        os.utime(current, (time_s, time_s))
 
 
 def _describe(folder: Path, relative: str) -> list[str]:

@@ -256,7 +256,7 @@ def test_a_build_says_what_it_took_and_what_it_was_kept_from(
     assert took.keys() == {"seconds", "cpu_seconds", "peak_rss_mib"}
     assert min(took.values()) > 0
     assert isinstance(kept, dict)
-    assert list(kept) == ["network", "writes", "processes", "why"]
+    assert list(kept) == ["network", "writes", "processes", "place", "why"]
     lines = [json.loads(line) for line in (record.folder / "events.jsonl").read_text().splitlines()]
     phases = {line["phase"]: line for line in lines if line["event"] == "build-phase"}
     assert phases["build"]["resources"] == took
