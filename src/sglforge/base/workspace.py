@@ -69,6 +69,11 @@ class Workspace:
         return self.root / "edits"
 
     @property
+    def compiling(self) -> Path:
+        """What compilers share: ``ledger/`` of those that run, ``cache/<package>/``, ``peaks/<target>/``."""
+        return self.root / "compiling"
+
+    @property
     def locks(self) -> Path:
         """Lock files that keep two runs apart."""
         return self.root / "locks"

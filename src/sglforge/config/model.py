@@ -148,6 +148,19 @@ class GitSource(FileModel):
 Source = Annotated[WheelSource | SdistSource | PathSource | GitSource, Field(discriminator="kind")]
 
 
+class CompileMemory(FileModel):
+    """What the compilers of a package take, until it was measured here.
+
+    A unit is one object file; its name is the object's path below the build's folder. `*` stands for anything.
+    """
+
+    default: Annotated[float, Field(description="GiB that a unit takes which no pattern fits", gt=0, le=4096)] = 4.0
+    units: Annotated[
+        dict[Annotated[str, Field(pattern=LINE)], Annotated[float, Field(gt=0, le=4096)]],
+        Field(description="patterns of names of units, with the GiB that one takes; the first that fits counts"),
+    ] = {}
+
+
 class PackageRecipe(FileModel):
     """How one package is built (`recipes/packages/<name>.toml`).
 
@@ -178,6 +191,9 @@ class PackageRecipe(FileModel):
         list[Name],
         Field(description="packages of the stack that are built before and installed in the build environment"),
     ] = []
+    memory: Annotated[
+        CompileMemory, Field(description="what its compilers take, in GiB: so many run at once as fit")
+    ] = CompileMemory()
     waits_for: Annotated[
         str | None,
         Field(description="what must arrive before it can be built from source; planning works without"),

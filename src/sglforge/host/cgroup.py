@@ -12,6 +12,8 @@ GIB = 2**30
 # version 1 writes "no limit" as the largest number of pages
 UNLIMITED_BYTES = 2**60
 
+_MEMORY_LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -41,6 +43,24 @@ def read(root: Path = Path("/")) -> Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryGroup:
+    """A control group that accounts for our memory: its version, 1 or 2, and its folder."""
+
+    version: int
+    folder: Path
+
+
+def memory_groups(root: Path = Path("/")) -> tuple[MemoryGroup, ...]:
+    """Return this process's memory group and those above it, limited or not, as far as they can be seen."""
+    return tuple(
+        MemoryGroup(version=hierarchy.version, folder=folder)
+        for hierarchy in _hierarchies(root)
+        for folder in hierarchy.folders
+        if (folder / _MEMORY_LIMIT[hierarchy.version]).is_file()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Hierarchy:
     """One mounted hierarchy: its controllers, and the folders from this process's group up to the mount."""
 
@@ -53,11 +73,11 @@ def _memory(hierarchies: tuple[_Hierarchy, ...]) -> Iterator[tuple[float, Path]]
     for hierarchy in hierarchies:
         if hierarchy.version == 1 and "memory" not in hierarchy.controllers:
             continue
-        name = "memory.max" if hierarchy.version == 2 else "memory.limit_in_bytes"
         for folder in hierarchy.folders:
-            limit = _text(folder / name)
+            file = folder / _MEMORY_LIMIT[hierarchy.version]
+            limit = _text(file)
             if limit.isdigit() and int(limit) < UNLIMITED_BYTES:
-                yield round(int(limit) / GIB, 2), folder / name
+                yield round(int(limit) / GIB, 2), file
 
 
 def _cpus(hierarchies: tuple[_Hierarchy, ...]) -> Iterator[tuple[float, Path]]:

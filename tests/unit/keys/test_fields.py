@@ -23,6 +23,7 @@ from sglforge.config.lockfile import (
     LockedTorch,
 )
 from sglforge.config.model import (
+    CompileMemory,
     FileModel,
     GitSource,
     PackageRecipe,
@@ -87,7 +88,12 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "toolchain": engine("toolchain", ["glibc"], "toolchain", "environment"),
         "environment": engine("environment", {"ENGINE_VERSION": "{version}"}, "environment"),
         "depends": engine("depends", ["base", "archive"], "depends"),
+        "memory": nothing((("recipes", "engine", "memory"), CompileMemory(default=9.0))),
         "waits_for": nothing((("recipes", "engine", "waits_for"), "two days")),
+    },
+    CompileMemory: {
+        "default": nothing((("recipes", "engine", "memory"), CompileMemory(default=9.0))),
+        "units": nothing((("recipes", "engine", "memory"), CompileMemory(units={"*": 9.0}))),
     },
     Target: {
         "name": row((("target", "name"), "gpu2"), (("stack", "packages", "alone", "targets"), ["gpu2"]), **TARGET),

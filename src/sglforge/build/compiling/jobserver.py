@@ -1,0 +1,82 @@
+"""One fifo jobserver for all builds of a run: so many processes as there are jobs, however many builds there are.
+
+Its protocol is GNU make's (`--jobserver-auth=fifo:`); ninja takes part from 1.13 on, unless it is told a number of jobs
+itself. Each build tool has one slot that needs no token, so a build takes one out for as long as it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sglforge.base.scratch import working_folder
+from sglforge.base.workspace import Workspace
+
+OVERRIDING = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NINJAFLAGS", "MAKEFLAGS", "GNUMAKEFLAGS", "MFLAGS")
+"""Variables that give a build tool a number of jobs of its own; builds do not get to see them."""
+LONGEST_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobserver:
+    """A fifo with a token for each job beyond those of the builds that run. ``folder`` must be writable for them."""
+
+    fifo: Path
+    jobs: int
+    _descriptor: int
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the fifo."""
+        return self.fifo.parent
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What tells build tools of it."""
+        return {"MAKEFLAGS": f"-j{self.jobs} --jobserver-auth=fifo:{self.fifo}"}
+
+    @contextlib.contextmanager
+    def slot(self, pause: Callable[[float], None] = time.sleep) -> Iterator[None]:
+        """Hold one job: the one that a build tool has without asking. What ``pause`` raises ends the waiting."""
+        pause_s = 0.02
+        while not self._take():
+            pause(pause_s)
+            pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+        try:
+            yield
+        finally:
+            self._give(1)
+
+    def _take(self) -> bool:
+        try:
+            return bool(os.read(self._descriptor, 1))
+        except BlockingIOError:
+            return False
+
+    def _give(self, count: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._descriptor, b"+" * count)
+
+
+@contextlib.contextmanager
+def serving(workspace: Workspace, jobs: int) -> Iterator[Jobserver]:
+    """Serve so many jobs (at least one) until the block ends."""
+    with working_folder(workspace, "jobs") as folder:
+        fifo = folder / "fifo"
+        os.mkfifo(fifo, 0o600)
+        descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            server = Jobserver(fifo=fifo, jobs=max(jobs, 1), _descriptor=descriptor)
+            server._give(server.jobs)  # noqa: SLF001 - our own
+            yield server
+        finally:
+            os.close(descriptor)
+
+
+def without_jobs(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables without those that give a build tool its own number of jobs."""
+    return {name: value for name, value in variables.items() if name not in OVERRIDING}
