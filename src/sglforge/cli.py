@@ -482,6 +482,9 @@ def _fetch(verbs: Verbs) -> None:
     _recording(parser)
     _online(parser)
     _sharing(parser)
+    parser.add_argument(
+        "packages", type=_text, nargs="*", metavar="PKG", help="only what building these packages takes"
+    )
 
 
 def _patch(verbs: Verbs) -> None:

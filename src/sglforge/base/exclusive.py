@@ -42,6 +42,7 @@ class Use:
 
 ENVIRONMENT = Use(doing="makes or proves this environment", code="environment-busy", error=InstallError)
 WHEEL = Use(doing="makes this wheel", code="workspace-busy", error=BuildError)
+TOOLKIT = Use(doing="installs this CUDA toolkit", code="workspace-busy", error=InstallError)
 STORE = Use(doing="writes to the store", code="workspace-busy", error=BuildError)
 
 

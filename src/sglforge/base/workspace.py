@@ -34,6 +34,11 @@ class Workspace:
         return self.root / "environments"
 
     @property
+    def toolkits(self) -> Path:
+        """CUDA toolkits: ``toolkits/<fingerprint>/cuda/``, and what is known of those of the machine."""
+        return self.root / "toolkits"
+
+    @property
     def remembered(self) -> Path:
         """What the last builds with nothing to do rested on and said: ``remembered.json``."""
         return self.root / "remembered.json"

@@ -29,6 +29,7 @@ from sglforge.build.store import StoredWheel, lookup, making, publish
 from sglforge.config.lockfile import LockedArchive
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
 from sglforge.errors import BuildError, CheckError
+from sglforge.host.cuda.model import CudaToolkit
 from sglforge.patches.apply import apply_series
 from sglforge.patches.series import Series
 from sglforge.plan import Step
@@ -81,6 +82,7 @@ def execute(
     record: RunRecord,
     uv: Uv,
     depends: Sequence[StoredWheel] = (),
+    toolkit: CudaToolkit | None = None,
     keep: bool = False,
     run: Runner = run_process,
     waiting: Callable[[str], None] = lambda _: None,
@@ -100,6 +102,7 @@ def execute(
         record: Gets an event for every phase, and the full output of processes.
         uv: How to run uv.
         depends: The wheels of the packages that it is built with.
+        toolkit: The CUDA toolkit that it is compiled with, on this machine; None where its recipe names none.
         keep: Whether the working folder stays, for looking at.
         run: How to run the build backend.
         waiting: Told for whom it waits, where another run builds the same.
@@ -129,6 +132,7 @@ def execute(
             record=record,
             uv=uv,
             depends=depends,
+            toolkit=toolkit,
             keep=keep,
             run=run,
         )
@@ -145,6 +149,7 @@ def _execute(
     record: RunRecord,
     uv: Uv,
     depends: Sequence[StoredWheel],
+    toolkit: CudaToolkit | None,
     keep: bool,
     run: Runner,
 ) -> StoredWheel:
@@ -183,6 +188,7 @@ def _execute(
                     log=record.log(step.package, "build"),
                     environment=step.environment,
                     wheels=[wheel.path for wheel in depends],
+                    toolkit=toolkit,
                     run=run,
                     reports=reports,
                 )

@@ -9,6 +9,7 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from sglforge.base.sandbox.step import Report, Sandbox
 from sglforge.build.hooks import Hooks, give
 from sglforge.config.lockfile import LockedRequirement
 from sglforge.errors import BuildError
+from sglforge.host.cuda.model import CudaToolkit
 
 SOURCE_DATE_EPOCH = 315532800
 """1980-01-01, the first day that a zip archive can write down."""
@@ -63,6 +65,7 @@ def build_wheel(
     log: Path,
     environment: Mapping[str, str] = NO_VARIABLES,
     wheels: Sequence[Path] = (),
+    toolkit: CudaToolkit | None = None,
     run: Runner = run_process,
     timeout_s: float = 7200.0,
     reports: list[Report] | None = None,
@@ -88,6 +91,7 @@ def build_wheel(
         log: The file that gets every line that uv and the backend say.
         environment: More variables for the backend; those that every build gets go before them.
         wheels: Wheels that are installed in the build environment too, without what they depend on.
+        toolkit: The CUDA toolkit that the backend finds by CUDA_HOME and on PATH, before any other.
         run: How to run the backend.
         timeout_s: The longest that one call of the backend may take.
         reports: Gets what is known of every call of the backend.
@@ -104,13 +108,13 @@ def build_wheel(
     out_dir.mkdir(parents=True, exist_ok=True)
     sandbox = Sandbox(
         folders=(source, out_dir, scratch),
-        fixed=_places(scratch, source, out_dir),
+        fixed=_places(scratch, source, out_dir, toolkit),
         user=user,
         run=run,
         without=tuple(without),
         reports=[] if reports is None else reports,
     )
-    variables = _variables(scratch, sandbox, environment)
+    variables = _variables(scratch, sandbox, environment, toolkit)
     _say_places(sandbox, log)
     call_hook = Hooks(
         sandbox=sandbox, scratch=scratch, package=package, variables=variables, log=log, timeout_s=timeout_s
@@ -138,9 +142,12 @@ def build_wheel(
         ) from error
 
 
-def _places(scratch: Path, source: Path, out_dir: Path) -> dict[str, Path]:
-    """Return the folders of a build by the names that they have at the fixed place; most lie in the first one."""
-    others = {"source": source, "built": out_dir}
+def _places(scratch: Path, source: Path, out_dir: Path, toolkit: CudaToolkit | None) -> dict[str, Path]:
+    """Return the folders of a build by the names that they have at the fixed place; most lie in the first one.
+
+    The CUDA toolkit is among them, read-only: headers write their own paths into what is compiled.
+    """
+    others = {"source": source, "built": out_dir, **({"cuda": toolkit.home} if toolkit else {})}
     return {"work": scratch, **{name: path for name, path in others.items() if not path.is_relative_to(scratch)}}
 
 
@@ -175,7 +182,7 @@ def _pin(requirement: LockedRequirement) -> str:
     return f"{requirement.name}=={requirement.version} {hashes}"
 
 
-def _variables(scratch: Path, sandbox: Sandbox, more: Mapping[str, str]) -> dict[str, str]:
+def _variables(scratch: Path, sandbox: Sandbox, more: Mapping[str, str], toolkit: CudaToolkit | None) -> dict[str, str]:
     """Return the whole environment of the backend's processes; ``more`` is what its recipe sets."""
     home, temporary = scratch / "home", scratch / "tmp"
     home.mkdir()
@@ -183,12 +190,15 @@ def _variables(scratch: Path, sandbox: Sandbox, more: Mapping[str, str]) -> dict
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     programs = str(sandbox.seen(scratch / "env" / "bin"))
     maps = shlex.join(sandbox.prefix_maps())
+    path = kept.pop("PATH", os.defpath)
+    cuda = replace(toolkit, home=sandbox.seen(toolkit.home)).variables(path) if toolkit else {"PATH": path}
     return {
         **more,
         **({name: f"{more.get(name, '')} {maps}".strip() for name in COMPILER_FLAGS} if maps else {}),
         **kept,
         **NO_NETWORK,
-        "PATH": os.pathsep.join(filter(None, (programs, kept.get("PATH", os.defpath)))),
+        **cuda,
+        "PATH": os.pathsep.join(filter(None, (programs, cuda["PATH"]))),
         "HOME": str(sandbox.seen(home)),
         "TMPDIR": str(sandbox.seen(temporary)),
         "LANG": "C.UTF-8",

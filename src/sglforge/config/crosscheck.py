@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sglforge.base.toml import KeyPath
 from sglforge.config import variables
+from sglforge.config.cuda import cuda_of_variant, major
 from sglforge.config.model import (
     GitSource,
     PackageRecipe,
@@ -17,6 +18,7 @@ from sglforge.config.model import (
     StackEnvironment,
     StackPackage,
     Target,
+    Toolkit,
 )
 from sglforge.config.shelf import N, Shelf, Written
 from sglforge.config.suggest import UNKNOWN, hint
@@ -37,14 +39,36 @@ def check_packages(packages: Shelf[PackageRecipe]) -> Iterator[Finding]:
         yield from _variables(written)
         for index, name in enumerate(written.model.depends):
             yield from _known(written, name, packages, ("depends", index))
+        if written.model.cuda is not None and "nvcc" not in written.model.toolchain:
+            yield written.fault(
+                "invalid-value",
+                ("cuda",),
+                "`cuda` says what is taken of a CUDA toolkit, and `toolchain` does not have nvcc",
+                hint='add "nvcc" to `toolchain`, or leave `cuda` out',
+            )
 
 
-def check_targets(targets: Shelf[Target], stacks: Shelf[Stack]) -> Iterator[Finding]:
+def check_toolkits(toolkits: Shelf[Toolkit]) -> Iterator[Finding]:
+    """Yield the faults of toolkits."""
+    for written in toolkits:
+        yield from _requirements(written, written.model.requires, ("requires",))
+
+
+def check_targets(targets: Shelf[Target], stacks: Shelf[Stack], toolkits: Shelf[Toolkit]) -> Iterator[Finding]:
     """Yield the faults of targets."""
     for written in targets:
         target = written.model
         if target.default_stack is not None:
             yield from _known(written, target.default_stack, stacks, ("default-stack",))
+        if target.toolkit is not None:
+            yield from _known(written, target.toolkit, toolkits, ("toolkit",))
+        if target.toolkit is not None and target.kind != "cuda":
+            yield written.fault(
+                "invalid-value",
+                ("toolkit",),
+                f"a target of kind {target.kind} is not compiled with a CUDA toolkit",
+                hint="leave `toolkit` out",
+            )
         if target.kind == "cuda" and not target.arch_list:
             yield written.fault(
                 "missing-key",
@@ -60,6 +84,7 @@ def check_stacks(
     *,
     packages: Shelf[PackageRecipe],
     targets: Shelf[Target],
+    toolkits: Shelf[Toolkit],
     profiles: Shelf[Profile],
 ) -> Iterator[Finding]:
     """Yield the faults of stacks."""
@@ -77,6 +102,7 @@ def check_stacks(
             key = ("environments", name)
             yield from _known(written, name, targets, key)
             yield from _environment(written, environment, key, name, profiles)
+            yield from _cuda_of_torch(written, environment, key, name, targets, toolkits)
 
 
 def check_profiles(profiles: Shelf[Profile], targets: Shelf[Target]) -> Iterator[Finding]:
@@ -200,6 +226,30 @@ def _environment(
         )
 
 
+def _cuda_of_torch(
+    written: Written[Stack],
+    environment: StackEnvironment,
+    key: KeyPath,
+    name: str,
+    targets: Shelf[Target],
+    toolkits: Shelf[Toolkit],
+) -> Iterator[Finding]:
+    """Yield the fault of a torch that is built for another CUDA than what is compiled beside it."""
+    target = targets.written.get(name)
+    toolkit = toolkits.written.get(target.model.toolkit) if target and target.model.toolkit else None
+    if toolkit is None:
+        return
+    release, torch = toolkit.model.release, environment.torch
+    if major(cuda_of_variant(torch.variant)) != major(release):
+        yield written.fault(
+            "torch-cuda-mismatch",
+            (*key, "torch"),
+            f"torch {torch.version}+{torch.variant} is not built for CUDA {major(release)}, "
+            f"and target `{name}` is compiled with toolkit {toolkit.model.name}",
+            hint=f"take the variant cu{release.replace('.', '')}, or a toolkit of torch's CUDA",
+        )
+
+
 def _requirements(written: Written[N], requirements: list[str], key: KeyPath) -> Iterator[Finding]:
     for index, text in enumerate(requirements):
         place = (*key, index)
@@ -230,7 +280,7 @@ def _requirements(written: Written[N], requirements: list[str], key: KeyPath) ->
 def _known(
     written: Written[N],
     name: str,
-    shelf: Shelf[PackageRecipe] | Shelf[Target] | Shelf[Stack] | Shelf[Profile],
+    shelf: Shelf[PackageRecipe] | Shelf[Target] | Shelf[Toolkit] | Shelf[Stack] | Shelf[Profile],
     key: KeyPath,
 ) -> Iterator[Finding]:
     if name not in shelf.names:

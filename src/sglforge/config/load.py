@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sglforge.config.crosscheck import check_packages, check_profiles, check_stacks, check_targets
-from sglforge.config.model import PackageRecipe, Profile, Stack, Target
+from sglforge.config.crosscheck import check_packages, check_profiles, check_stacks, check_targets, check_toolkits
+from sglforge.config.model import PackageRecipe, Profile, Stack, Target, Toolkit
 from sglforge.config.parse import invalid
 from sglforge.config.shelf import read_shelf
 from sglforge.config.suggest import UNKNOWN, Kind, hint
@@ -24,6 +24,7 @@ class Catalog:
     root: Path
     packages: Mapping[str, PackageRecipe]
     targets: Mapping[str, Target]
+    toolkits: Mapping[str, Toolkit]
     stacks: Mapping[str, Stack]
     profiles: Mapping[str, Profile]
 
@@ -34,6 +35,10 @@ class Catalog:
     def target(self, name: str) -> Target:
         """Return a target by name; raises ConfigError ``unknown-target``."""
         return _named("target", name, self.targets)
+
+    def toolkit(self, target: Target) -> Toolkit | None:
+        """Return the CUDA toolkit that a target is compiled with; None where it names none."""
+        return self.toolkits[target.toolkit] if target.toolkit else None
 
     def profile(self, name: str) -> Profile:
         """Return a profile by name; raises ConfigError ``unknown-profile``."""
@@ -56,16 +61,19 @@ def load_catalog(root: Path) -> Catalog:
         )
     packages = read_shelf(recipes / "packages", PackageRecipe, kind="package")
     targets = read_shelf(recipes / "targets", Target, kind="target")
+    toolkits = read_shelf(recipes / "toolkits", Toolkit, kind="toolkit")
     stacks = read_shelf(recipes / "stacks", Stack, kind="stack")
     profiles = read_shelf(recipes / "profiles", Profile, kind="profile")
     faults = (
         *packages.faults,
         *targets.faults,
+        *toolkits.faults,
         *stacks.faults,
         *profiles.faults,
         *check_packages(packages),
-        *check_targets(targets, stacks),
-        *check_stacks(root, stacks, packages=packages, targets=targets, profiles=profiles),
+        *check_targets(targets, stacks, toolkits),
+        *check_toolkits(toolkits),
+        *check_stacks(root, stacks, packages=packages, targets=targets, toolkits=toolkits, profiles=profiles),
         *check_profiles(profiles, targets),
     )
     if faults:
@@ -74,6 +82,7 @@ def load_catalog(root: Path) -> Catalog:
         root=root,
         packages={written.model.name: written.model for written in packages},
         targets={written.model.name: written.model for written in targets},
+        toolkits={written.model.name: written.model for written in toolkits},
         stacks={written.model.name: written.model for written in stacks},
         profiles={written.model.name: written.model for written in profiles},
     )

@@ -19,6 +19,7 @@ from sglforge.config.model import (
     GIT_URL,
     INNER_PATH,
     LINE,
+    RELEASE,
     VARIANT,
     FileModel,
     HexSha256,
@@ -102,6 +103,15 @@ class LockedRequirement(FileModel):
     files: Annotated[list[LockedFile], Field(description="accepted files", min_length=1)]
 
 
+class LockedToolkit(FileModel):
+    """The CUDA toolkit that is installed where a machine has none that fits: wheels, and what they were chosen by."""
+
+    name: Annotated[Name, Field(description="name of its recipe")]
+    release: Annotated[str, Field(description="release of its nvcc", pattern=RELEASE)]
+    requires: Annotated[list[str], Field(description="what the recipe asked for", min_length=1)]
+    requirements: Annotated[list[LockedRequirement], Field(description="its wheels, complete", min_length=1)]
+
+
 class LockedTorch(FileModel):
     """torch, with the hashes that are accepted."""
 
@@ -134,6 +144,9 @@ class Lock(FileModel):
         dict[Name, Annotated[list[LockedRequirement], Field(min_length=1)]],
         Field(description="build environment of each package that is built from source", default_factory=dict),
     ]
+    toolkit: Annotated[
+        LockedToolkit | None, Field(description="CUDA toolkit of the target; its versions hold for environments too")
+    ] = None
     pythons: Annotated[list[LockedPython], Field(description="environments, one for each Python minor", min_length=1)]
 
 
@@ -206,6 +219,12 @@ def _document(lock: Lock) -> Iterator[str]:
         yield from _archive(source) if isinstance(source, LockedArchive) else _git(source)
     for name, requirements in sorted(lock.build_requires.items()):
         yield from _requirements(f"build-requires.{_text(name)}", requirements)
+    if lock.toolkit:
+        yield "\n[toolkit]"
+        yield f"name = {_text(lock.toolkit.name)}"
+        yield f"release = {_text(lock.toolkit.release)}"
+        yield from _array("requires", [_text(requirement) for requirement in lock.toolkit.requires])
+        yield from _requirements("toolkit.requirements", lock.toolkit.requirements)
     for python in lock.pythons:
         yield "\n[[pythons]]"
         yield f"minor = {_text(python.minor)}"

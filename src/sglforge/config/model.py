@@ -20,6 +20,9 @@ MODULE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 GLIBC = r"^2\.[0-9]+$"
 VARIANT = r"^[a-z0-9]+$"
 CAPABILITY = r"^[0-9]+\.[0-9]$"
+RELEASE = r"^[1-9][0-9]*\.[0-9]+$"
+SYMBOL = r"^[A-Za-z_][A-Za-z0-9_]*$"
+FILE = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$"
 LINE = r"^[^\x00-\x1f\x7f]+$"
 FOLDER = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
 _PART = r"(?:\.\.[^/\\\x00-\x1f\x7f]+|\.?[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*)"
@@ -43,6 +46,8 @@ PATTERNS = {
     CAPABILITY: "a compute capability such as 12.0",
     QUALIFIED_NAME: "a qualified name such as Worker.__init__ or outer.<locals>.inner",
     DOTTED_NAME: "a dotted name such as self.draft_worker",
+    RELEASE: "a release of CUDA such as 13.0",
+    FILE: "the name of a file, without a folder",
     LINE: "one line of text",
     FOLDER_OR_ALL: "a relative path whose parts begin with a letter, a digit or _, or `.` for the whole repository",
     INNER_PATH: "a path inside the repository",
@@ -145,6 +150,27 @@ class GitSource(FileModel):
         return "pep517"
 
 
+class CudaNeeds(FileModel):
+    """What of a CUDA toolkit a build takes; a toolkit that lacks any of it is not used."""
+
+    programs: Annotated[
+        list[Annotated[str, Field(pattern=FILE)]],
+        Field(description="programs in `bin` or `nvvm/bin`, as `cuobjdump`"),
+    ] = []
+    headers: Annotated[
+        list[Annotated[str, Field(pattern=FOLDER)]],
+        Field(description="files below `include` or `include/cccl`, as `cublas_v2.h`"),
+    ] = []
+    libraries: Annotated[
+        list[Annotated[str, Field(pattern=FILE)]],
+        Field(description="what is linked with `-l`: `cublas` is `lib64/libcublas.so` or `lib64/libcublas.a`"),
+    ] = []
+    stubs: Annotated[
+        list[Annotated[str, Field(pattern=FILE)]],
+        Field(description="libraries of the driver, for linking on machines without one: `cuda`, in `lib64/stubs`"),
+    ] = []
+
+
 Source = Annotated[WheelSource | SdistSource | PathSource | GitSource, Field(discriminator="kind")]
 
 
@@ -194,10 +220,36 @@ class PackageRecipe(FileModel):
     memory: Annotated[
         CompileMemory, Field(description="what its compilers take, in GiB: so many run at once as fit")
     ] = CompileMemory()
+    cuda: Annotated[
+        CudaNeeds | None,
+        Field(description="with `nvcc` in `toolchain`: what it takes of the CUDA toolkit beside what all builds take"),
+    ] = None
     waits_for: Annotated[
         str | None,
         Field(description="what must arrive before it can be built from source; planning works without"),
     ] = None
+
+
+class Toolkit(FileModel):
+    """A release of the CUDA toolkit (`recipes/toolkits/<name>.toml`).
+
+    A toolkit of the machine is used where it is of this release and complete; elsewhere the one that the lock pins is
+    installed into the workspace.
+    """
+
+    name: Annotated[Name, Field(description="name of the toolkit, equal to the file's name")]
+    description: Annotated[str, Field(description="one sentence: what it is for")]
+    release: Annotated[str, Field(description="release of its nvcc: `13.0`", pattern=RELEASE)]
+    newest_gcc: Annotated[int, Field(description="newest major of gcc that its nvcc takes as host compiler", ge=1)]
+    requires: Annotated[
+        list[str],
+        Field(description="PEP 508 requirements whose wheels make up the toolkit; the lock pins them", min_length=1),
+    ]
+    cuda: Annotated[CudaNeeds, Field(description="what every build takes, and what looks into binaries")]
+    driver_symbols: Annotated[
+        list[Annotated[str, Field(pattern=SYMBOL)]],
+        Field(description="functions of the driver that must be in the stub libcuda", min_length=1),
+    ]
 
 
 class Target(FileModel):
@@ -208,6 +260,7 @@ class Target(FileModel):
     kind: Annotated[Literal["cpu", "cuda"], Field(description="what serves: the CPU, or NVIDIA GPUs")]
     default_stack: Annotated[Name | None, Field(description="stack that is used when none is named")] = None
     arch_list: Annotated[list[str], Field(description="GPU architectures, as the compiler spells them: `12.0f`")] = []
+    toolkit: Annotated[Name | None, Field(description="CUDA toolkit that it is compiled with: `cuda-13.0`")] = None
     compute_capability: Annotated[
         Annotated[str, Field(pattern=CAPABILITY)] | None,
         Field(description="of the GPUs that it serves on: `12.0`"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sglforge.base.files import write_text
 from sglforge.config.lockfile import Lock
-from sglforge.config.model import FileModel, PackageRecipe, Profile, Stack, Target
+from sglforge.config.model import FileModel, PackageRecipe, Profile, Stack, Target, Toolkit
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS: Mapping[str, type[FileModel]] = {
@@ -17,6 +17,7 @@ KINDS: Mapping[str, type[FileModel]] = {
     "profile": Profile,
     "stack": Stack,
     "target": Target,
+    "toolkit": Toolkit,
 }
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from sglforge.base.toml import Document, KeyPath
-from sglforge.config.model import PackageRecipe, Profile, Stack, Target
+from sglforge.config.model import PackageRecipe, Profile, Stack, Target, Toolkit
 from sglforge.config.parse import load_model
 from sglforge.config.suggest import Kind
 from sglforge.errors import ConfigError, Finding, Severity
 
-N = TypeVar("N", PackageRecipe, Target, Stack, Profile)
+N = TypeVar("N", PackageRecipe, Target, Toolkit, Stack, Profile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-Kind = Literal["package", "target", "stack", "profile"]
+Kind = Literal["package", "target", "toolkit", "stack", "profile"]
 
 UNKNOWN: dict[Kind, str] = {
     "package": "unknown-package",
     "target": "unknown-target",
+    "toolkit": "unknown-toolkit",
     "stack": "unknown-stack",
     "profile": "unknown-profile",
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sglforge.config.model import Target
+from sglforge.config.model import Target, Toolkit
 from sglforge.errors import DoctorError, Finding, Severity
 from sglforge.host.facts import Gpu, HostFacts
 from sglforge.host.install_hints import how_to_install
@@ -17,15 +18,38 @@ MIN_NVCC = (12, 9)
 """The first nvcc that compiles for the family sm_120f, which FlashInfer asks for."""
 
 
-def judge(facts: HostFacts, target: Target, *, pythons: Sequence[str] = ()) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clash:
+    """A glibc from which on functions are declared that CUDA's headers declare otherwise.
+
+    ``bad`` is the newest release that is known to clash, ``good`` the oldest that is known not to.
+    """
+
+    glibc: tuple[int, ...]
+    functions: str
+    bad: tuple[int, ...]
+    good: tuple[int, ...]
+
+
+CLASHES = (
+    Clash(glibc=(2, 42), functions="rsqrt", bad=(13, 0), good=(13, 3)),
+    Clash(glibc=(2, 41), functions="sinpi and cospi", bad=(12, 9), good=(13, 0)),
+)
+"""The functions that C23 adds (public reports; between 13.0 and 13.3 nobody has said where the first one ends)."""
+
+
+def judge(
+    facts: HostFacts, target: Target, *, pythons: Sequence[str] = (), toolkit: Toolkit | None = None
+) -> tuple[Finding, ...]:
     """Return every finding about a machine that is to build for a target and serve on it.
 
-    ``pythons`` are the Python minors that the stack's environment is locked for; none: not judged. A fact
+    ``pythons`` are the Python minors that the stack's environment is locked for; none: not judged. ``toolkit`` is the
+    CUDA toolkit that the target is compiled with, and that is brought where the machine has none that fits. A fact
     that is not known is never judged: the last finding names those that were needed.
     """
-    case = _Case(facts=facts, target=target, pythons=tuple(pythons))
+    case = _Case(facts=facts, target=target, pythons=tuple(pythons), toolkit=toolkit)
     checks = (_machine, _cores, _memory, _disk, _glibc, _python, _git, _uv)
-    cuda = (_compiler, _gpus, _driver, _nvcc) if target.kind == "cuda" else ()
+    cuda = (_compiler, _headers, _gpus, _driver, _nvcc, _homes) if target.kind == "cuda" else ()
     found = [finding for check in (*checks, *cuda) for finding in check(case)]
     return (*found, *_not_checked(case))
 
@@ -77,6 +101,12 @@ class _Case:
     facts: HostFacts
     target: Target
     pythons: tuple[str, ...]
+    toolkit: Toolkit | None
+
+    @property
+    def brings_toolkit(self) -> bool:
+        """Whether builds bring a toolkit of their own where this machine, which was looked through, has none."""
+        return self.toolkit is not None and self.facts.toolkits is not None
 
     def install(self, what: str) -> str:
         """Return the command that installs something on this distribution."""
@@ -172,6 +202,36 @@ def _compiler(case: _Case) -> Iterator[Finding]:
             f"{' and '.join(missing)} not on PATH; CUDA sources need a host compiler",
             hint=case.install("compiler"),
         )
+    named = set(case.facts.env or ()) & {"CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN"}
+    newest, gcc = case.toolkit.newest_gcc if case.toolkit else None, case.facts.gcc
+    if newest and gcc and _numbers(gcc)[0] > newest and not named:
+        yield _error(
+            "host-compiler-too-new",
+            f"gcc {gcc}, the nvcc of CUDA {case.toolkit.release if case.toolkit else ''} takes gcc {newest} at most",
+            hint=f"install gcc-{newest} and g++-{newest}, and name them: CC=gcc-{newest} CXX=g++-{newest}",
+            detail=_source(case, "gcc"),
+        )
+
+
+def _headers(case: _Case) -> Iterator[Finding]:
+    """Yield a finding where the C library declares functions that CUDA's headers declare otherwise."""
+    nvcc, glibc = case.facts.cuda.nvcc, case.facts.glibc
+    cuda = case.toolkit.release if case.toolkit else nvcc
+    if not cuda or not glibc:
+        return
+    clash = next((each for each in CLASHES if _numbers(glibc) >= each.glibc), None)
+    release = _numbers(cuda)[:2]
+    if clash is None or release >= clash.good:
+        return
+    certain = release <= clash.bad
+    yield _finding(
+        "glibc-vs-cuda-headers",
+        Severity.ERROR if certain else Severity.WARNING,
+        f"glibc {glibc} declares {clash.functions}, which the headers of CUDA {'.'.join(map(str, release))} declare "
+        + ("otherwise: nothing compiles" if certain else "otherwise, as far as is known"),
+        hint="build in a container of a distribution with an older glibc (Debian 12, Ubuntu 24.04), "
+        f"or with CUDA {'.'.join(map(str, clash.good))} or newer",
+    )
 
 
 def _gpus(case: _Case) -> Iterator[Finding]:
@@ -213,19 +273,34 @@ def _driver(case: _Case) -> Iterator[Finding]:
 
 def _nvcc(case: _Case) -> Iterator[Finding]:
     nvcc, target = case.facts.cuda.nvcc, case.target
-    if "nvcc" in case.facts.absent:
+    if "nvcc" in case.facts.absent and not case.brings_toolkit:
         yield _error(
             "nvcc-missing",
             f"nvcc is not on PATH and CUDA_HOME names no toolkit; target {target.name} is compiled with it",
             hint=case.install("nvcc"),
         )
     if nvcc and _numbers(nvcc) < MIN_NVCC and (target.compute_capability or "").startswith("12."):
-        yield _error(
+        own = f"; builds take CUDA {case.toolkit.release} of the lock" if case.brings_toolkit and case.toolkit else ""
+        yield _finding(
             "nvcc-too-old-for-sm12x",
-            f"nvcc {nvcc}, compute capability 12.x needs >= {'.'.join(map(str, MIN_NVCC))}",
+            Severity.WARNING if own else Severity.ERROR,
+            f"nvcc {nvcc}, compute capability 12.x needs >= {'.'.join(map(str, MIN_NVCC))}{own}",
             hint=f"{case.install('nvcc')}, and point CUDA_HOME there",
             detail=_source(case, "nvcc"),
         )
+
+
+def _homes(case: _Case) -> Iterator[Finding]:
+    """Yield a warning for each variable that names no toolkit: what else reads it takes it as it is."""
+    for found in case.facts.toolkits or ():
+        if found.problem and found.origin in {"CUDA_HOME", "CUDA_PATH"}:
+            listed = os.pathsep in found.home
+            yield _finding(
+                "cuda-home-malformed" if listed else "cuda-home-unusable",
+                Severity.WARNING,
+                f"{found.origin} is {found.home!r}: {found.problem}",
+                hint=f"export {found.origin}=/path/to/one/toolkit, or unset {found.origin}; builds set their own",
+            )
 
 
 def _not_checked(case: _Case) -> Iterator[Finding]:
@@ -242,7 +317,9 @@ def _not_checked(case: _Case) -> Iterator[Finding]:
         "uv": facts.uv,
     }
     if case.target.kind == "cuda":
-        needed |= {"gcc": facts.gcc, "gxx": facts.gxx, "gpus": facts.gpus, "nvcc": facts.cuda.nvcc}
+        needed |= {"gcc": facts.gcc, "gxx": facts.gxx, "gpus": facts.gpus}
+        if not case.brings_toolkit:
+            needed["nvcc"] = facts.cuda.nvcc
         if facts.gpus:
             needed["driver"] = facts.driver
     unknown = [name for name, value in needed.items() if value is None and name not in facts.absent]

@@ -37,12 +37,24 @@ class Cuda:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundToolkit:
+    """A CUDA toolkit, or what was taken for one: its folder, what led to it, its nvcc, what is wrong with it."""
+
+    home: str
+    origin: str
+    nvcc: str | None = None
+    problem: str | None = None
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """What is known about a machine.
 
     None means not known; it is never a guess. ``absent`` names what was looked for and is not there: such a
-    fact is None as well. ``gpus`` is empty where there is none. ``python`` runs now, ``pythons`` are the
-    minors that are here. Memory and disk are in GiB; ``cores`` are the usable ones; ``cgroup_gib`` is the
+    fact is None as well. ``gpus`` and ``toolkits`` are empty where there is none. ``python`` runs now, ``pythons``
+    are the minors that are here. Memory and disk are in GiB; ``cores`` are the usable ones; ``cgroup_gib`` is the
     memory limit of this process's control group, None where there is no limit. ``sources`` says how each fact
     was read.
     """
@@ -50,6 +62,7 @@ class HostFacts:
     gpus: tuple[Gpu, ...] | None = None
     driver: str | None = None
     cuda: Cuda = Cuda()
+    toolkits: tuple[FoundToolkit, ...] | None = None
     torch: str | None = None
     gcc: str | None = None
     gxx: str | None = None
@@ -158,7 +171,7 @@ def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:
         return f"`{name}`: {message[0].lower()}{message[1:]}"
     from sglforge.config.suggest import hint
 
-    parts: Mapping[str, type] = {"gpus": Gpu, "cuda": Cuda}
+    parts: Mapping[str, type] = {"gpus": Gpu, "cuda": Cuda, "toolkits": FoundToolkit}
     fields = dataclasses.fields(parts.get(str(location[0]), HostFacts))
     return f"unknown fact `{name}`: {hint(str(location[-1]), [item.name for item in fields])}"
 

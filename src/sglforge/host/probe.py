@@ -14,6 +14,7 @@ from sglforge.base.beside import Beside
 from sglforge.base.proc import Runner
 from sglforge.host import cgroup, gpu, programs
 from sglforge.host.cgroup import GIB, Limits
+from sglforge.host.cuda.find import find as find_toolkits
 from sglforge.host.facts import Cuda, HostFacts
 from sglforge.host.programs import Version
 
@@ -47,6 +48,7 @@ def probe(workspace_root: Path, run: Runner = proc.run, *, root: Path = Path("/"
     """
     gpus = Beside(partial(gpu.read, run, root))
     asked = {name: Beside(partial(programs.read, name, run, root=root)) for name in programs.VERSION_ARGUMENTS}
+    toolkits = Beside(partial(find_toolkits, run, root=root))
     limits = cgroup.read(root)
     cores, cores_source = _cores(limits)
     disk_gib, disk_source = _disk(workspace_root)
@@ -61,6 +63,7 @@ def probe(workspace_root: Path, run: Runner = proc.run, *, root: Path = Path("/"
         gpus=graphics.gpus,
         driver=graphics.driver,
         cuda=Cuda(nvcc=versions["nvcc"].value, home=_cuda_home(versions["nvcc"])),
+        toolkits=toolkits.result(),
         gcc=versions["gcc"].value,
         gxx=versions["gxx"].value,
         glibc=_glibc(),
@@ -85,6 +88,7 @@ def probe(workspace_root: Path, run: Runner = proc.run, *, root: Path = Path("/"
         sources={
             "gpus": graphics.gpus_source,
             "driver": graphics.driver_source,
+            "toolkits": "CUDA_HOME, CUDA_PATH, PATH, /usr/local, /opt/cuda, conda, wheels of Pythons",
             "cores": cores_source,
             "ram_gib": "/proc/meminfo",
             "cgroup_gib": limits.memory_source,

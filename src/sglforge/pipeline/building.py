@@ -15,7 +15,6 @@ from sglforge.base.sandbox.step import Isolation, weakest
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.build.uses import using
-from sglforge.config import suggest
 from sglforge.config.model import Profile
 from sglforge.errors import (
     CheckError,
@@ -34,9 +33,9 @@ from sglforge.pipeline.noting import Watched, note, watch
 from sglforge.pipeline.remembering import Surroundings
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
-from sglforge.pipeline.select import Planned, Selection, plan, select
+from sglforge.pipeline.select import Planned, Selection, plan, require_packages, select
 from sglforge.pipeline.tidying import works_with
-from sglforge.pipeline.wheels import make_wheels
+from sglforge.pipeline.wheels import TOOLKIT, make_wheels, toolkit_for
 from sglforge.plan import DAMAGED, Step
 from sglforge.provision import install as installs
 from sglforge.provision import verify as verifying
@@ -54,7 +53,7 @@ def build(request: Request, console: Console, *, start: float, around: Surroundi
     ``start`` is when the verb began (monotonic), ``around`` what decides it, as it looked then.
     """
     selection = select(request, console)
-    _require_packages(request, selection)
+    require_packages(request, selection)
     record = start_run(request, console)
     scratch.sweep(request.workspace)
     document = telling.heading(request, selection.stack.name, selection.target.name)
@@ -78,7 +77,7 @@ def _build(
     request: Request, selection: Selection, record: RunRecord, console: Console, watched: Watched | None
 ) -> Outcome:
     remarks = _doctor(selection, console)
-    selection.require_buildable()
+    selection.require_buildable(request.words("packages"))
     planned = plan(request, selection)
     remarks += _patch_remarks(planned, console)
     telling.say_python(console, planned.python.locked.minor, planned.python.why)
@@ -98,7 +97,7 @@ def _carry_out(
     selection = planned.selection
     current = None if request.words("packages") else _current(planned, request)
     chosen = planned.plan.steps if current else _chosen(request, planned.plan.steps)
-    console.expect(_expected(chosen, request, selection))
+    console.expect(_expected(chosen, request, planned))
     wheels = make_wheels(chosen, planned, request, record, console)
     remarks += _sandbox_remarks(chosen, wheels, console)
     steps = [
@@ -245,22 +244,6 @@ def _patch_remarks(planned: Planned, console: Console) -> tuple[Finding, ...]:
     return found
 
 
-def _require_packages(request: Request, selection: Selection) -> None:
-    """Refuse names that the stack does not have for the target.
-
-    Raises ConfigError ``unknown-package``.
-    """
-    known = plans.packages(selection.stack, selection.target)
-    if unknown := [name for name in request.words("packages") if name not in known]:
-        raise ConfigError(
-            code="unknown-package",
-            message=f"stack {selection.stack.name} has no package {', '.join(unknown)} "
-            f"for target {selection.target.name}",
-            context={"known": ", ".join(known)},
-            hint=suggest.hint(unknown[0], known),
-        )
-
-
 def _chosen(request: Request, steps: Sequence[Step]) -> tuple[Step, ...]:
     """Return the steps that were asked for, with those that they cannot be built without; their wheels are read."""
     wanted = request.words("packages") or tuple(step.package for step in steps)
@@ -281,9 +264,11 @@ def _isolations(documents: Sequence[object]) -> list[Isolation]:
     return [Isolation.from_words(document) for document in documents if isinstance(document, dict)]
 
 
-def _expected(steps: Sequence[Step], request: Request, selection: Selection) -> tuple[str, ...]:
+def _expected(steps: Sequence[Step], request: Request, planned: Planned) -> tuple[str, ...]:
     """Return the names of the steps that a build is going to take."""
+    selection = planned.selection
     fetches = [f"fetch {step.package}" for step in steps if step.state == "miss" and step.source.kind != "path"]
+    fetches += [TOOLKIT] if toolkit_for([step for step in steps if step.state == "miss"], planned) else []
     if request.words("packages"):
         return (*fetches, *(f"build {step.package}" for step in steps))
     packages = [step.package for step in steps]

@@ -64,10 +64,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What the git sources of a stack are locked at, and what of that is new."""
+    """What the git sources of a stack are locked at, what of that is new, and the packages that have no commit."""
 
     sources: Mapping[str, LockedGit]
     moves: tuple[Move, ...]
+    left_out: tuple[str, ...]
 
 
 def lock_git(
@@ -80,14 +81,19 @@ def lock_git(
 ) -> Moved:
     """Return the commit of each git source: the one that the lock has, unless another is asked for.
 
-    Packages of one repository and ref are locked at one commit.
+    Packages of one repository and ref are locked at one commit. Those that have none are left out where others are
+    asked for by name: what cannot be reached now must not keep those from being locked.
 
     Raises LockError, ``no-commit-applies`` among others; PatchError for a series that is corrupt; FetchError.
     """
     found: dict[str, LockedGit] = {}
     moves: list[Move] = []
+    left_out: list[str] = []
     for (url, ref), packages in pin.groups(sources).items():
         own = {name: sources[name] for name in packages}
+        if request.words("update") and not _updates(request, packages) and not set(packages) & set(previous):
+            left_out += packages
+            continue
         kept = None if _updates(request, packages) else pin.kept_commit(packages, own, previous)
         with console.step(f"pin {', '.join(packages)}") as step:
             skipped: tuple[Skipped, ...] = ()
@@ -118,7 +124,7 @@ def lock_git(
                     skipped=skipped,
                 )
             )
-    return Moved(sources=found, moves=tuple(moves))
+    return Moved(sources=found, moves=tuple(moves), left_out=tuple(left_out))
 
 
 def updates_all(request: Request) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sglforge import plan as plans
@@ -17,15 +18,16 @@ from sglforge.config.lockfile import (
     LockedPython,
     LockedRequirement,
     LockedSource,
+    LockedToolkit,
     dump_lock,
     lock_path,
     read_lock,
     write_lock,
 )
-from sglforge.config.model import GitSource, SdistSource, WheelSource
+from sglforge.config.model import GitSource, SdistSource, Toolkit, WheelSource
 from sglforge.errors import ConfigError, FetchError, Finding, InstallError, LockError, PatchError, Severity
 from sglforge.host import package_index
-from sglforge.pipeline.gitlocking import lock_git, updates_all
+from sglforge.pipeline.gitlocking import Moved, lock_git, updates_all
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Selection, select
@@ -38,6 +40,8 @@ def lock(request: Request, console: Console) -> Outcome:
     """Resolve a stack's sources and requirements for a target and write its lock.
 
     Pins that still hold are kept, commits of branches too; ``--update`` drops those that it names, or all of them.
+    A repository without a commit is locked at its newest one, unless ``--update`` names others only: then it stays
+    without, which is said, and nothing is asked of it.
     With ``--walk-back`` a branch is locked at its newest commit on which the patch series apply.
 
     Raises ConfigError ``usage`` and ``unknown-package``; LockError, whatever kept a pin from being made. The old lock
@@ -61,10 +65,13 @@ def lock(request: Request, console: Console) -> Outcome:
     gits = {name: source for name in names if isinstance(source := _source(selection, name), GitSource)}
     kept = previous.sources if previous else {}
     with _as_lock_errors(), working_folder(request.workspace, "lock") as folder:
-        moved = lock_git(gits, kept, request=request, selection=selection, console=console)
+        toolkit = _toolkit(request, selection, previous, uv, folder, console)
+        with _telling_the_rest(request, selection, gits, kept):
+            moved = lock_git(gits, kept, request=request, selection=selection, console=console)
+        remarks = (*remarks, *_without_commit(moved, request))
         sources = {**_releases(selection, names, locations, console), **moved.sources}
         build_requires = _build_requires(request, selection, previous, names, uv, folder, console)
-        pythons, findings = _pythons(request, selection, previous, requirements, uv, folder, console)
+        pythons, findings = _pythons(request, selection, previous, requirements, toolkit, uv, folder, console)
     findings = [*remarks, *findings]
     made = Lock(
         format=1,
@@ -72,6 +79,7 @@ def lock(request: Request, console: Console) -> Outcome:
         target=selection.target.name,
         sources=sources,
         build_requires=build_requires,
+        toolkit=toolkit,
         pythons=pythons,
     )
     changed = write_lock(path, dump_lock(made))
@@ -102,6 +110,22 @@ def _as_lock_errors() -> Iterator[None]:
             findings=error.findings,
             log=error.log,
         ) from error
+
+
+@contextmanager
+def _telling_the_rest(
+    request: Request, selection: Selection, gits: Mapping[str, GitSource], kept: Mapping[str, LockedSource]
+) -> Iterator[None]:
+    """Say with the failure of a repository that has no commit yet how to lock everything but such repositories."""
+    try:
+        yield
+    except (FetchError, LockError) as error:
+        names = plans.packages(selection.stack, selection.target)
+        others = [name for name in names if name not in gits] + [name for name in gits if name in kept]
+        if request.words("update") or not others or all(name in kept for name in gits):
+            raise
+        rest = request.command("lock", "--update", others[0])
+        raise replace(error, context={**error.context, "to lock the rest without it": rest}) from error
 
 
 def _previous(path: Path) -> tuple[Lock | None, tuple[Finding, ...]]:
@@ -174,16 +198,64 @@ def _build_requires(
     return found
 
 
+def _toolkit(
+    request: Request,
+    selection: Selection,
+    previous: Lock | None,
+    uv: Uv,
+    folder: Path,
+    console: Console,
+) -> LockedToolkit | None:
+    """Pin the wheels of the target's CUDA toolkit; what is not updated stays."""
+    recipe = selection.catalog.toolkit(selection.target)
+    if recipe is None:
+        return None
+    kept = previous.toolkit if previous and not _moves_toolkit(request, recipe) else None
+    with console.step("resolve toolkit") as step:
+        pins = resolve_build(
+            recipe.requires,
+            selection.environment.pythons,
+            uv=uv,
+            scratch=folder,
+            previous=kept.requirements if kept else (),
+            update=request.words("update"),
+        )
+        step.say(f"CUDA {recipe.release}, {len(pins)} wheels")
+    return LockedToolkit(name=recipe.name, release=recipe.release, requires=recipe.requires, requirements=pins)
+
+
+def _moves_toolkit(request: Request, recipe: Toolkit) -> bool:
+    return updates_all(request) or recipe.name in request.words("update")
+
+
+def _without_commit(moved: Moved, request: Request) -> tuple[Finding, ...]:
+    """Return a warning for repositories that have no commit yet and that were not asked for."""
+    if not moved.left_out:
+        return ()
+    names = ", ".join(moved.left_out)
+    return (
+        Finding(
+            code="git-not-pinned",
+            severity=Severity.WARNING,
+            subject=names,
+            message=f"{names}: no commit is locked, for only {', '.join(request.words('update'))} was asked for; "
+            "it can be planned, not fetched or built",
+            hint=request.command("lock") + "   # locks it too",
+        ),
+    )
+
+
 def _pythons(
     request: Request,
     selection: Selection,
     previous: Lock | None,
     known: Mapping[str, str],
+    toolkit: LockedToolkit | None,
     uv: Uv,
     folder: Path,
     console: Console,
 ) -> tuple[list[LockedPython], list[Finding]]:
-    """Pin the environment of each Python; what is not updated stays."""
+    """Pin the environment of each Python; what is not updated stays, and the toolkit's versions hold there too."""
     from packaging.utils import canonicalize_name
 
     update = [name for name in request.words("update") if canonicalize_name(name) in known]
@@ -202,6 +274,7 @@ def _pythons(
                 scratch=folder,
                 previous=None if updates_all(request) else kept,
                 update=update,
+                constraints=toolkit.requirements if toolkit else (),
             )
             pythons.append(resolution.locked)
             findings += resolution.findings
@@ -214,9 +287,12 @@ def _requirement_names(selection: Selection, previous: Lock | None) -> dict[str,
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    names = [Requirement(line).name for line in selection.environment.requirements]
+    recipe = selection.catalog.toolkit(selection.target)
+    wanted = [*selection.environment.requirements, *(recipe.requires if recipe else ())]
+    names = [Requirement(line).name for line in wanted]
     if previous:
         locked = [*(entry.requirements for entry in previous.pythons), *previous.build_requires.values()]
+        locked += [previous.toolkit.requirements] if previous.toolkit else []
         names += [pinned.name for requirements in locked for pinned in requirements]
     return {canonicalize_name(name): name for name in names}
 
@@ -229,6 +305,7 @@ def _require_names(names: Sequence[str], selection: Selection, requirements: Map
     from packaging.utils import canonicalize_name
 
     known = {*requirements, *plans.packages(selection.stack, selection.target)}
+    known |= {recipe.name} if (recipe := selection.catalog.toolkit(selection.target)) else set()
     if unknown := [name for name in names if not {name, canonicalize_name(name)} & known]:
         raise ConfigError(
             code="unknown-package",

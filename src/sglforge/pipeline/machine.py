@@ -13,6 +13,7 @@ from sglforge.pipeline import sharing
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
+from sglforge.pipeline.toolkits import look
 from sglforge.plan import Estimate
 
 MIB_PER_GIB = 1024
@@ -23,7 +24,13 @@ def doctor(request: Request, console: Console) -> Outcome:
     selection = select(request, console)
     place = () if request.facts_file else judge_place(request.workspace)
     kept = None if request.facts_file else isolation.probe()
-    findings = (*selection.doctor(), *place, *(isolation.judge(kept) if kept else ()))
+    toolkits = None if request.facts_file else look(selection, request.workspace)
+    findings = (
+        *selection.doctor(),
+        *(toolkits.findings if toolkits else ()),
+        *place,
+        *(isolation.judge(kept) if kept else ()),
+    )
     facts = selection.facts.to_json()
     verdict = verdict_of(findings)
     document = {
@@ -31,6 +38,7 @@ def doctor(request: Request, console: Console) -> Outcome:
         **selection.to_json(),
         "facts": facts,
         "sandbox": kept and kept.to_json(),
+        "toolkits": toolkits and toolkits.to_json(),
     }
     shown = (
         "cores",
@@ -48,6 +56,7 @@ def doctor(request: Request, console: Console) -> Outcome:
     lines = [f"{name:<12}{facts[name]}" for name in shown if facts.get(name) is not None]
     gpus = selection.facts.gpus
     lines.append(f"{'gpus':<12}{'unknown' if gpus is None else ', '.join(str(gpu.name) for gpu in gpus) or 'none'}")
+    lines += toolkits.lines() if toolkits else ()
     lines.append(f"verdict     {verdict}")
     return Outcome(
         document=document, text="\n".join(lines), exit_code=DoctorError.exit_code if verdict == "fail" else 0
@@ -73,6 +82,7 @@ def document(planned: Planned) -> dict[str, object]:
         "python": {"minor": planned.python.locked.minor, "why": planned.python.why},
         "environment_key": planned.plan.environment_key,
         "waits_for": planned.selection.target.waits_for,
+        "toolkit": planned.toolkit and planned.toolkit.to_json(),
         "steps": [
             {
                 "package": step.package,
@@ -98,7 +108,9 @@ def _estimate(took: Estimate) -> dict[str, object]:
 def _text(planned: Planned, *, explain: bool, others: Mapping[str, Mapping[str, list[str]]]) -> str:
     lines = [f"python {planned.python.locked.minor} ({planned.python.why})"]
     if waits_for := planned.selection.target.waits_for:
-        lines.append(f"this target cannot be built yet; it waits for {waits_for}")
+        lines.append(f"the whole of this target cannot be built yet; it waits for {waits_for}")
+    if planned.toolkit:
+        lines.append(planned.toolkit.line)
     for step in planned.plan.steps:
         took = f"; it took {_took(step.estimate)} the last time" if step.estimate != Estimate() else ""
         lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}{took}")

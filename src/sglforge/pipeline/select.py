@@ -15,6 +15,7 @@ from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.build import store
 from sglforge.build.history import last_build
+from sglforge.config import suggest
 from sglforge.config.load import Catalog, load_catalog
 from sglforge.config.lockfile import Lock, LockedArchive, LockedGit, lock_path, read_lock
 from sglforge.config.model import GitSource, PathSource, Stack, StackEnvironment, Target
@@ -26,6 +27,7 @@ from sglforge.host.toolchain import fingerprint
 from sglforge.patches.series import Series, load_series
 from sglforge.pipeline import telling
 from sglforge.pipeline.request import Request
+from sglforge.pipeline.toolkits import PlannedToolkit, plan_toolkit
 from sglforge.plan import BuildPlan, Draft, Found, Known
 from sglforge.provision.python import ChosenPython, choose_python
 from sglforge.provision.uv import open_uv
@@ -54,24 +56,31 @@ class Selection:
 
     def doctor(self) -> tuple[Finding, ...]:
         """Judge the machine against stack and target."""
-        return doctor.judge(self.facts, self.target, pythons=self.environment.pythons)
+        toolkit = self.catalog.toolkit(self.target)
+        return doctor.judge(self.facts, self.target, pythons=self.environment.pythons, toolkit=toolkit)
 
     def lock(self) -> Lock:
         """Read the stack's lock for the target."""
         return read_lock(lock_path(self.catalog.root, self.stack.name, self.target.name))
 
-    def require_buildable(self) -> None:
-        """Refuse a target that cannot be built yet.
+    def require_buildable(self, wanted: Sequence[str] = ()) -> None:
+        """Refuse what cannot be built yet: the packages that are ``wanted``, else the whole target.
 
         Raises BuildError ``target-waits``.
         """
-        if waits_for := self.target.waits_for:
+        recipes = [self.catalog.packages[name] for name in wanted]
+        waiting = {f"package {recipe.name}": recipe.waits_for for recipe in recipes if recipe.waits_for}
+        if not wanted and self.target.waits_for:
+            waiting = {f"target {self.target.name}": self.target.waits_for}
+        for what, waits_for in waiting.items():
+            ready = [
+                name for name in plans.packages(self.stack, self.target) if not self.catalog.packages[name].waits_for
+            ]
+            now = f"what can be built: nox -s build -- --target {self.target.name} {' '.join(ready)}; " if ready else ""
             raise BuildError(
                 code="target-waits",
-                message=f"target {self.target.name} can be planned, not built yet: it waits for {waits_for}",
-                hint="nox -s plan -- --target "
-                + self.target.name
-                + "; docs/explanation/roadmap.md says what comes next",
+                message=f"{what} can be planned, not built yet: it waits for {waits_for}",
+                hint=f"{now}docs/explanation/roadmap.md says what comes next",
             )
 
     def to_json(self) -> dict[str, str]:
@@ -81,12 +90,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A selection with its Python, its patch series and the plan."""
+    """A selection with its Python, its patch series, the plan, and the CUDA toolkit that it is compiled with."""
 
     selection: Selection
     python: ChosenPython
     series: Mapping[str, Series]
     plan: BuildPlan
+    toolkit: PlannedToolkit | None = None
 
 
 def select(request: Request, console: Console) -> Selection:
@@ -129,6 +139,22 @@ def select(request: Request, console: Console) -> Selection:
     )
 
 
+def require_packages(request: Request, selection: Selection) -> None:
+    """Refuse names that the stack does not have for the target.
+
+    Raises ConfigError ``unknown-package``.
+    """
+    known = plans.packages(selection.stack, selection.target)
+    if unknown := [name for name in request.words("packages") if name not in known]:
+        raise ConfigError(
+            code="unknown-package",
+            message=f"stack {selection.stack.name} has no package {', '.join(unknown)} "
+            f"for target {selection.target.name}",
+            context={"known": ", ".join(known)},
+            hint=suggest.hint(unknown[0], known),
+        )
+
+
 def plan(request: Request, selection: Selection) -> Planned:
     """Read the lock, choose the Python, look what is stored, and plan. Does not download.
 
@@ -139,8 +165,16 @@ def plan(request: Request, selection: Selection) -> Planned:
     python = choose_python(lock.pythons, open_uv(IndexLocations(), offline=True), explicit=request.python)
     names = plans.packages(stack, target)
     series = {name: found for name in names if (found := load_series(root, name))}
+    toolkit = plan_toolkit(
+        selection.catalog,
+        stack,
+        target,
+        lock,
+        found=None if request.facts_file else selection.facts.toolkits,
+        workspace=request.workspace,
+    )
     known = Known(
-        toolchain=fingerprint(selection.facts),
+        toolchain=fingerprint(selection.facts, toolkit.chosen.toolkit if toolkit else None),
         compilers=_compilers(),
         sources=_sources(selection, names, lock, python.locked.minor),
         series={
@@ -164,7 +198,7 @@ def plan(request: Request, selection: Selection) -> Planned:
         python=python.locked,
         found=_found(drafts, request, target=target.name, python_minor=python.locked.minor),
     )
-    return Planned(selection=selection, python=python, series=series, plan=made)
+    return Planned(selection=selection, python=python, series=series, plan=made, toolkit=toolkit)
 
 
 def _compilers() -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sglforge import plan as plans
 from sglforge.base import proc
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
@@ -19,16 +20,18 @@ from sglforge.config.lockfile import LockedArchive, LockedGit, lock_path
 from sglforge.config.model import GitSource, PathSource
 from sglforge.errors import ConfigError, FetchError, LockError, PatchError, verdict_of
 from sglforge.host import package_index
+from sglforge.host.cuda.model import CudaToolkit
 from sglforge.patches.apply import apply_series
 from sglforge.patches.result import PatchResult
 from sglforge.patches.series import load_series
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
-from sglforge.pipeline.select import Planned, plan, select
+from sglforge.pipeline.select import Planned, plan, require_packages, select
 from sglforge.pipeline.sharing import borrowed, places
 from sglforge.pipeline.tasks import Task, carry_out, fault_of
+from sglforge.pipeline.toolkits import PlannedToolkit, bring_toolkit
 from sglforge.pipeline.trees import given_version
-from sglforge.pipeline.wheels import FETCHES_AT_ONCE, say_failure
+from sglforge.pipeline.wheels import FETCHES_AT_ONCE, TOOLKIT, say_failure, toolkit_for
 from sglforge.plan import Step
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.receipt import TorchReceipt
@@ -42,38 +45,46 @@ from sglforge.sources.unpack import unpack
 
 
 def fetch(request: Request, console: Console) -> Outcome:
-    """Bring everything that a build of the stack needs, verified."""
+    """Bring everything that a build of the stack needs, or of the packages that are named, verified."""
     selection = select(request, console)
-    selection.require_buildable()
+    require_packages(request, selection)
+    selection.require_buildable(request.words("packages"))
     planned = plan(request, selection)
     locations = package_index.read()
     record = start_run(request, console)
     fetched = _fetch_all(planned, request, record, console, locations)
-    locked = planned.python.locked
+    locked, torch = planned.python.locked, fetched.torch
     document = {
         "schema": 1,
         **selection.to_json(),
         "sources": [_source(source) for source in fetched.sources],
-        "torch": {"version": locked.torch.version, "variant": locked.torch.variant, "sha256": fetched.torch.sha256},
-        "requirements": len(locked.requirements),
+        "torch": torch and {"version": torch.version, "variant": torch.variant, "sha256": torch.sha256},
+        "requirements": len(locked.requirements) if torch else 0,
+        "toolkit": planned.toolkit.to_json() if planned.toolkit and fetched.toolkit else None,
         "run": record.id,
     }
-    return Outcome(document=document, text="everything is here; --offline works now")
+    what = ", ".join(request.words("packages"))
+    here = f"what building {what} takes is here" if what else "everything is here"
+    return Outcome(document=document, text=f"{here}; --offline works now")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fetched:
-    """What a fetch has brought: sources in the order of the plan, and the torch."""
+    """What a fetch has brought: sources in the order of the plan, the torch of the environment, the CUDA toolkit."""
 
     sources: tuple[BroughtSource, ...]
-    torch: TorchReceipt
+    torch: TorchReceipt | None
+    toolkit: CudaToolkit | None
 
 
 def _fetch_all(
     planned: Planned, request: Request, record: RunRecord, console: Console, locations: IndexLocations
 ) -> _Fetched:
-    """Fetch sources, torch and requirements, several at once."""
+    """Fetch sources, toolkit, torch and requirements, several at once; of named packages what their builds take."""
     cancellation = Cancellation()
+    wanted = request.words("packages")
+    chosen = plans.needed(planned.plan.steps, wanted, of_hits=True) if wanted else planned.plan.steps
+    toolkits: list[CudaToolkit] = []
     python, locked = planned.python.interpreter, planned.python.locked
     run = partial(proc.run, cancellation=cancellation)
     sources: dict[str, BroughtSource | None] = {}
@@ -109,7 +120,8 @@ def _fetch_all(
 
     def fetch_requirements() -> None:
         with console.step("fetch requirements") as shown:
-            for requirements in (locked.requirements, *(step.build_requires for step in planned.plan.steps)):
+            of_environment = () if wanted else (locked.requirements,)
+            for requirements in (*of_environment, *(step.build_requires for step in chosen)):
                 download_requirements(
                     requirements,
                     interpreter=python,
@@ -119,11 +131,18 @@ def _fetch_all(
                     log=record.log("requirements", "fetch"),
                     run=run,
                 )
-            shown.say(f"{len(locked.requirements)} distributions")
+            shown.say("for builds" if wanted else f"{len(locked.requirements)} distributions")
 
-    steps = [step for step in planned.plan.steps if not isinstance(step.source, PathSource)]
+    def fetch_toolkit(what: PlannedToolkit) -> None:
+        found = bring_toolkit(what, python, request, console, record, locations, cancellation=cancellation)
+        toolkits.append(found)
+
+    steps = [step for step in chosen if not isinstance(step.source, PathSource)]
     works: dict[str, Callable[[], None]] = {f"fetch {step.package}": partial(source, step) for step in steps}
-    works |= {"fetch torch": fetch_torch, "fetch requirements": fetch_requirements}
+    works |= {} if wanted else {"fetch torch": fetch_torch}
+    works |= {"fetch requirements": fetch_requirements}
+    if toolkit := toolkit_for(chosen, planned):
+        works[TOOLKIT] = partial(fetch_toolkit, toolkit)
     console.expect(tuple(works))
     failures = carry_out(
         [Task(name=name, kind="fetch", work=work) for name, work in works.items()],
@@ -134,7 +153,11 @@ def _fetch_all(
     if failures:
         raise fault_of(failures)
     brought = (sources[step.package] for step in steps)
-    return _Fetched(sources=tuple(source for source in brought if source), torch=torch[0])
+    return _Fetched(
+        sources=tuple(source for source in brought if source),
+        torch=torch[0] if torch else None,
+        toolkit=toolkits[0] if toolkits else None,
+    )
 
 
 def patch(request: Request, console: Console) -> Outcome:

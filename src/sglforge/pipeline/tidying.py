@@ -35,6 +35,8 @@ def works_with(planned: Planned, record: RunRecord) -> Iterator[str]:
     yield from (step.key for step in planned.plan.steps)
     yield from (planned.plan.environment_key, record.id)
     yield from planned.python.locked.torch.sha256
+    if planned.toolkit:
+        yield planned.toolkit.chosen.toolkit.fingerprint
     for step in planned.plan.steps:
         if isinstance(step.locked, LockedArchive):
             yield from (file.sha256 for file in step.locked.files)

@@ -14,10 +14,12 @@ from sglforge.base.sandbox.step import Resources
 from sglforge.build import store
 from sglforge.build.store import StoredWheel
 from sglforge.host import package_index
+from sglforge.host.cuda.model import CudaToolkit
 from sglforge.pipeline.request import Request
 from sglforge.pipeline.select import Planned
 from sglforge.pipeline.sharing import borrowed, places, say_waiting
 from sglforge.pipeline.tasks import Failure, Task, carry_out, fault_of
+from sglforge.pipeline.toolkits import PlannedToolkit, bring_toolkit, compiles
 from sglforge.plan import Step
 from sglforge.provision.uv import open_uv
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 FETCHES_AT_ONCE = 4
 BUILDS_AT_ONCE = 4
+TOOLKIT = "fetch toolkit"
+"""The name of the task that brings the CUDA toolkit."""
 
 
 def make_wheels(
@@ -61,7 +65,17 @@ def _make(
 
     locations, cancellation = package_index.read(), Cancellation()
     sources: dict[str, BroughtSource | None] = {}
+    toolkits: list[CudaToolkit] = []
     others = places(request)
+
+    def fetch_toolkit(wanted: PlannedToolkit) -> None:
+        if all(step.package in wheels for step in missing if compiles(step.recipe)):
+            console.passed(TOOLKIT, "what it is for came from another store or run")
+            return
+        interpreter = planned.python.interpreter
+        toolkits.append(
+            bring_toolkit(wanted, interpreter, request, console, record, locations, cancellation=cancellation)
+        )
 
     def fetch(step: Step) -> None:
         if taken := borrowed(step, planned, request, record, console, others, cancellation=cancellation):
@@ -84,12 +98,17 @@ def _make(
             console,
             locations,
             cancellation,
+            toolkit=toolkits[0] if compiles(step.recipe) and toolkits else None,
         )
 
     names = {step.package for step in missing}
     tasks = []
+    if wanted := toolkit_for(missing, planned):
+        after = tuple(f"fetch {step.package}" for step in missing if compiles(step.recipe))
+        tasks.append(Task(name=TOOLKIT, kind="fetch", work=partial(fetch_toolkit, wanted), needs=after))
     for step in missing:
         before = tuple(f"build {name}" for name in step.depends if name in names)
+        before += (TOOLKIT,) if wanted and compiles(step.recipe) else ()
         tasks.append(Task(name=f"fetch {step.package}", kind="fetch", work=partial(fetch, step)))
         tasks.append(
             Task(
@@ -102,6 +121,11 @@ def _make(
     slots = {"fetch": FETCHES_AT_ONCE, "build": builds_at_once(request, planned.selection.facts.cores)}
     if failures := carry_out(tasks, slots=slots, cancellation=cancellation, failing=partial(say_failure, console)):
         raise fault_of(failures)
+
+
+def toolkit_for(steps: Sequence[Step], planned: Planned) -> PlannedToolkit | None:
+    """Return the CUDA toolkit that is needed to build steps; None where none of them is compiled with one."""
+    return planned.toolkit if any(compiles(step.recipe) for step in steps) else None
 
 
 def builds_at_once(request: Request, cores: int | None) -> int:
@@ -126,6 +150,8 @@ def _build(
     console: Console,
     locations: IndexLocations,
     cancellation: Cancellation,
+    *,
+    toolkit: CudaToolkit | None,
 ) -> StoredWheel:
     from sglforge.build.execute import BuildPython, execute
 
@@ -142,6 +168,7 @@ def _build(
             record=record,
             uv=open_uv(locations, offline=request.offline, run=run),
             depends=depends,
+            toolkit=toolkit,
             keep=request.flag("keep"),
             waiting=partial(say_waiting, console, step.package),
             pause=cancellation.sleep,

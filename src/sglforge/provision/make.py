@@ -58,7 +58,7 @@ def make_environment(
     python = venv / "bin" / "python"
     site = venv / "lib" / f"python{locked.minor}" / "site-packages"
     into: list[str | Path] = ["--python", python, "--compile-bytecode"]
-    reinstall = partial(_install, into=[*into, "--reinstall"], what="again", folder=folder, uv=uv, log=log)
+    reinstall = partial(install_lines, into=[*into, "--reinstall"], what="again", folder=folder, uv=uv, log=log)
     folder.mkdir(parents=True)
 
     progress(0, PHASES, note=f"venv of Python {interpreter.version}")
@@ -82,7 +82,7 @@ def make_environment(
     progress(2, PHASES, note=f"{len(locked.requirements)} requirements")
     if locked.requirements:
         install_requirements(locked.requirements, into, folder=folder, uv=uv, log=log)
-        lines = {entry.name: _line(entry) for entry in locked.requirements if entry.name in suspects}
+        lines = {entry.name: pinned_line(entry) for entry in locked.requirements if entry.name in suspects}
         mend(lines, site=site, uv=uv, log=log, install=reinstall)
     progress(3, PHASES, note=f"{len(wheels)} built packages")
     built = _install_wheels(wheels, site, into, folder=folder, uv=uv, log=log)
@@ -145,7 +145,7 @@ def _install_torch(
     if not wheel:
         return install_torch_by_uv(pin, minor, into, folder=folder, uv=uv, log=log), None
     line = f"torch @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
-    _install([line], into, "torch", folder=folder, uv=uv, log=log)
+    install_lines([line], into, "torch", folder=folder, uv=uv, log=log)
     return torch_receipt(pin, wheel), line
 
 
@@ -164,7 +164,7 @@ def install_torch_by_uv(
     """
     hashes = "".join(f" --hash=sha256:{sha256}" for sha256 in pin.sha256)
     try:
-        _install(
+        install_lines(
             [f"torch=={pin.version}+{pin.variant}{hashes}\n"],
             [*into, "--torch-backend", pin.variant],
             "torch",
@@ -202,10 +202,11 @@ def install_requirements(
 
     ``into`` are the words that tell uv the place.
     """
-    _install([_line(entry) for entry in requirements], into, "requirements", folder=folder, uv=uv, log=log)
+    install_lines([pinned_line(entry) for entry in requirements], into, "requirements", folder=folder, uv=uv, log=log)
 
 
-def _line(requirement: LockedRequirement) -> str:
+def pinned_line(requirement: LockedRequirement) -> str:
+    """Return the line that tells uv a requirement with the hashes of its files."""
     hashes = "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in requirement.files)
     return f"{requirement.name}=={requirement.version}{hashes}\n"
 
@@ -222,18 +223,18 @@ def _install_wheels(
         wheel.path: f"{wheel.path.name.partition('-')[0]} @ {wheel.path.as_uri()} --hash=sha256:{wheel.sha256}\n"
         for wheel in wheels
     }
-    _install(list(lines.values()), into, "built", folder=folder, uv=uv, log=log)
+    install_lines(list(lines.values()), into, "built", folder=folder, uv=uv, log=log)
     distributions = read_distributions(site)
     installed = [look_at(wheel, distributions) for wheel in wheels]
     if damaged := [entry.wheel for entry in installed if entry.differing]:
         again = [*into, "--reinstall", "--no-cache"]
-        _install([lines[wheel.path] for wheel in damaged], again, "built-again", folder=folder, uv=uv, log=log)
+        install_lines([lines[wheel.path] for wheel in damaged], again, "built-again", folder=folder, uv=uv, log=log)
         distributions = read_distributions(site)
         installed = [look_at(entry.wheel, distributions) if entry.differing else entry for entry in installed]
     return installed
 
 
-def _install(
+def install_lines(
     lines: Sequence[str],
     into: Sequence[str | Path],
     what: str,
@@ -243,6 +244,10 @@ def _install(
     log: Path | None,
     hashed: bool = True,
 ) -> None:
+    """Install requirement lines, without dependencies and only wheels; what uv's cache has damaged is fetched anew.
+
+    ``into`` are the words that tell uv the place, ``what`` names the list in ``folder``.
+    """
     wanted = folder / "wanted" / f"{what}.txt"
     files.write_text(wanted, "".join(lines))
     words = ["pip", "install", "--no-deps", "--no-build", *(["--require-hashes"] if hashed else []), *into]

@@ -42,12 +42,14 @@ def resolve(
     scratch: Path,
     previous: LockedPython | None = None,
     update: Collection[str] = (),
+    constraints: Sequence[LockedRequirement] = (),
 ) -> Resolution:
     """Resolve the requirements of an environment for one Python minor.
 
     torch is held out and becomes an entry of its own, with the hashes of the files that pip's find-links and
     indexes have for it here, and those that ``previous`` accepted for the same version. Versions of
-    ``previous`` stay unless named in ``update`` or no longer possible. Only wheels count, so no code runs.
+    ``previous`` stay unless named in ``update`` or no longer possible. What ``constraints`` pin is, where it is needed,
+    of just that version: beside a torch of CUDA 13.0 nothing of 13.5 may come. Only wheels count, so no code runs.
 
     Raises LockError ``requirements-unsatisfiable``, and FetchError where an index cannot be reached.
     """
@@ -55,7 +57,9 @@ def resolve(
 
     moving = {canonicalize_name(name) for name in update}
     kept = {pin.name: pin for pin in previous.requirements if pin.name not in moving} if previous else {}
-    pins, findings = _for_architectures(environment.requirements, minor, uv=uv, scratch=scratch, kept=kept)
+    pins, findings = _for_architectures(
+        environment.requirements, minor, uv=uv, scratch=scratch, kept=kept, held=constraints
+    )
     pin = environment.torch
     accepted: set[str] = set(known_hashes(pin.version, pin.variant, minor, locations=uv.locations))
     if previous and (previous.torch.version, previous.torch.variant) == (pin.version, pin.variant):
@@ -110,13 +114,14 @@ def _for_architectures(
     uv: Uv,
     scratch: Path,
     kept: Pins,
+    held: Sequence[LockedRequirement] = (),
 ) -> tuple[dict[str, LockedRequirement], tuple[Finding, ...]]:
     first, *others = ARCHITECTURES
-    pins = _compile(requirements, minor, first, uv=uv, scratch=scratch, kept=kept)
+    pins = _compile(requirements, minor, first, uv=uv, scratch=scratch, kept=kept, held=held)
     findings = []
     for other in others:
         try:
-            more = _compile(requirements, minor, other, uv=uv, scratch=scratch, kept=pins)
+            more = _compile(requirements, minor, other, uv=uv, scratch=scratch, kept=pins, held=held)
         except LockError as error:
             findings.append(_left_out(other, minor, error.message, tuple(error.context.values())))
             continue
@@ -135,19 +140,22 @@ def _compile(
     uv: Uv,
     scratch: Path,
     kept: Pins,
+    held: Sequence[LockedRequirement],
 ) -> dict[str, LockedRequirement]:
-    """Run uv's resolver once; ``kept`` are versions that it prefers."""
+    """Run uv's resolver once; ``kept`` are versions that it prefers, ``held`` those that it may not leave."""
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch, prefix="resolve-") as folder:
-        wanted, overrides, output = (Path(folder, name) for name in ("requirements.in", "overrides.txt", "pylock.toml"))
+        names = ("requirements.in", "overrides.txt", "constraints.txt", "pylock.toml")
+        wanted, overrides, constraints, output = (Path(folder, name) for name in names)
         wanted.write_text("".join(f"{requirement}\n" for requirement in requirements))
         overrides.write_text(_NO_TORCH)
+        constraints.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in held))
         if kept:
             output.write_text(_preferences(kept))
         words: list[str | Path] = ["pip", "compile", "--quiet", "--no-header", "--format", "pylock.toml"]
         words += ["--only-binary", ":all:", "--index-strategy", "unsafe-best-match"]
         words += ["--python-version", minor, "--python-platform", f"{architecture}-{LIBC_FLOOR}"]
-        words += ["--overrides", overrides, "--output-file", output]
+        words += ["--overrides", overrides, "--constraints", constraints, "--output-file", output]
         try:
             uv.extended(_main_index_first(uv.locations))(*words, wanted)
         except InstallError as error:

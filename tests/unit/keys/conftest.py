@@ -51,6 +51,7 @@ WORLD: World = {
         "kind": "cuda",
         "default_stack": "s",
         "arch_list": ["12.0f"],
+        "toolkit": "cuda-13.0",
         "compute_capability": "12.0",
         "min_cores": 2,
         "min_memory_gib": 20.0,
@@ -82,6 +83,7 @@ WORLD: World = {
             "environment": {"ENGINE_VERSION": "{version}", "ENGINE_MODE": "fast"},
             "depends": ["base"],
             "waits_for": "a day",
+            "cuda": {"programs": ["cuobjdump"], "headers": ["cuda.h"], "libraries": ["cublas"], "stubs": ["cuda"]},
         },
     },
     "lock": {
@@ -128,6 +130,18 @@ WORLD: World = {
                     "files": [{"name": "ninja-1.13.0-py3-none-any.whl", "sha256": "5" * 64}],
                 },
             ]
+        },
+        "toolkit": {
+            "name": "cuda-13.0",
+            "release": "13.0",
+            "requires": ["nvcc==13.0.*"],
+            "requirements": [
+                {
+                    "name": "nvcc",
+                    "version": "13.0.88",
+                    "files": [{"name": "nvcc-13.0.88-py3-none-any.whl", "sha256": "a" * 64}],
+                }
+            ],
         },
         "pythons": [
             {

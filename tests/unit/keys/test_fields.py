@@ -20,10 +20,12 @@ from sglforge.config.lockfile import (
     LockedPython,
     LockedRequirement,
     LockedSubmodule,
+    LockedToolkit,
     LockedTorch,
 )
 from sglforge.config.model import (
     CompileMemory,
+    CudaNeeds,
     FileModel,
     GitSource,
     PackageRecipe,
@@ -90,6 +92,12 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "depends": engine("depends", ["base", "archive"], "depends"),
         "memory": nothing((("recipes", "engine", "memory"), CompileMemory(default=9.0))),
         "waits_for": nothing((("recipes", "engine", "waits_for"), "two days")),
+        # they decide which toolkit is taken, and that one's fingerprint decides
+        "cuda": nothing((("recipes", "engine", "cuda"), None)),
+    },
+    CudaNeeds: {
+        name: nothing((("recipes", "engine", "cuda", name), ["other"]))
+        for name in ("programs", "headers", "libraries", "stubs")
     },
     CompileMemory: {
         "default": nothing((("recipes", "engine", "memory"), CompileMemory(default=9.0))),
@@ -101,6 +109,7 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "kind": row((("target", "kind"), "cpu"), **TARGET),
         "default_stack": nothing((("target", "default_stack"), "t")),
         "arch_list": row((("target", "arch_list"), ["12.0f", "10.0f"]), **TARGET),
+        "toolkit": nothing((("target", "toolkit"), "cuda-13.1")),
         "compute_capability": nothing((("target", "compute_capability"), "12.1")),
         "min_cores": nothing((("target", "min_cores"), 3)),
         "min_memory_gib": nothing((("target", "min_memory_gib"), 21.0)),
@@ -173,7 +182,15 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "target": nothing((("lock", "target"), "t")),
         "sources": OWN_TEST,
         "build_requires": row((PINS, lambda pins: [*pins, {**pins[0], "name": "meson"}]), engine={"build-requires"}),
+        # what it is reaches keys as part of the toolchain: test_toolkit.py of provision
+        "toolkit": nothing((("lock", "toolkit"), None)),
         "pythons": OWN_TEST,
+    },
+    LockedToolkit: {
+        "name": nothing((("lock", "toolkit", "name"), "cuda-13.1")),
+        "release": nothing((("lock", "toolkit", "release"), "13.1")),
+        "requires": nothing((("lock", "toolkit", "requires"), ["other"])),
+        "requirements": nothing((("lock", "toolkit", "requirements", 0, "version"), "13.1.0")),
     },
     LockedArchive: {
         "kind": OWN_TEST,

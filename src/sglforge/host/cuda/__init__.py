@@ -1,0 +1,1 @@
+"""CUDA toolkits of this machine: where they are, what they lack, which one a build takes."""
