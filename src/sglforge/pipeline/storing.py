@@ -21,7 +21,9 @@ from sglforge.keys.changes import changes, described
 from sglforge.pipeline.references import Wanted, references
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.tidying import locked_hashes, tidy
+from sglforge.pipeline.toolkits import locked_toolkits
 from sglforge.provision.retire import environments, retire
+from sglforge.provision.toolkit_retire import retire_toolkits
 
 KEEP_DAYS = 14.0
 SHORTEST_PREFIX = 4
@@ -168,13 +170,16 @@ def _gc(request: Request, console: Console) -> Outcome:
     dry_run = request.flag("dry_run")
     now = time.time()
     locked = locked_hashes(request.catalog_root)
-    known = references(request, console)
+    toolkits, known = locked_toolkits(request), references(request, console)
     with console.step("collect") as step:
         removed: list[Rubbish] = []
         with writing(request.workspace, waiting=partial(_say, console)):
             live = in_use(request.workspace)
             removed += retire(request.workspace, keep_s=keep_s, now=now, live=live, dry_run=dry_run)
             removed += tidy(request.workspace, locked=locked, live=live, keep_s=keep_s, now=now, dry_run=dry_run)
+            if toolkits is not None:
+                keep = toolkits | live
+                removed += retire_toolkits(request.workspace, keep=keep, keep_s=keep_s, now=now, dry_run=dry_run)
         gone = {item.path for item in removed}
 
         def kept() -> Kept:

@@ -13,8 +13,8 @@ from sglforge.base.console import Console
 from sglforge.base.index_locations import IndexLocations
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.workspace import Workspace
-from sglforge.config.load import Catalog
-from sglforge.config.lockfile import Lock, LockedToolkit
+from sglforge.config.load import Catalog, load_catalog
+from sglforge.config.lockfile import Lock, LockedToolkit, lock_path, read_lock
 from sglforge.config.model import CudaNeeds, PackageRecipe, Stack, Target, Toolkit
 from sglforge.errors import Finding, InstallError, LockError, Severity
 from sglforge.host.cuda import choose
@@ -211,6 +211,24 @@ def bring_toolkit(
         )
         step.say(f"CUDA {toolkit.version} of the lock, {'as it was' if there else 'installed'}")
     return toolkit
+
+
+def locked_toolkits(request: Request) -> frozenset[str] | None:
+    """Return the fingerprints of the toolkits that locks of the catalog name; None where one of them cannot be read."""
+    catalog, found = load_catalog(request.catalog_root), set()
+    for stack in catalog.stacks.values():
+        for name in stack.environments:
+            target, path = catalog.target(name), lock_path(catalog.root, stack.name, name)
+            recipe = catalog.toolkit(target)
+            if recipe is None or not path.exists():
+                continue
+            try:
+                lock = read_lock(path)
+            except LockError:
+                return None
+            if lock.toolkit:
+                found.add(locked_toolkit(lock.toolkit, recipe, request.workspace).fingerprint)
+    return frozenset(found)
 
 
 def _require_unchanged(toolkit: CudaToolkit, workspace: Workspace) -> None:

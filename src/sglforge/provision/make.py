@@ -254,7 +254,7 @@ def install_lines(
     try:
         uv(*words, "-r", wanted, log=log)
     except InstallError as error:
-        damaged = unusable(error)
+        damaged = () if error.code == "disk-full" else unusable(error)
         if not damaged:
             raise
         uv("cache", "clean", *damaged, log=log)

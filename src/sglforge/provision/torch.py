@@ -16,6 +16,7 @@ from sglforge.base.index_locations import IndexLocations
 from sglforge.base.proc import ProcessError
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
+from sglforge.config.cuda import cuda_of_variant, major
 from sglforge.config.lockfile import LockedTorch
 from sglforge.errors import FetchError, InstallError
 from sglforge.provision.progress import Progress
@@ -101,11 +102,12 @@ def known_hashes(version: str, variant: str, minor: str, *, locations: IndexLoca
 
 
 def require_variant(python: Path, pin: LockedTorch, kind: Literal["cpu", "cuda"], uv: Uv) -> None:
-    """Hold the installed torch to the pin: exact version, and no CUDA on cpu.
+    """Hold the installed torch to the pin: exact version, no CUDA on cpu, else CUDA of the major that the variant says.
 
-    Raises InstallError ``torch-wrong-variant``.
+    Raises InstallError ``torch-wrong-variant`` and ``torch-cuda-mismatch``.
     """
-    wanted = f"{pin.version}+{pin.variant}"
+    wanted, cuda = f"{pin.version}+{pin.variant}", major(cuda_of_variant(pin.variant))
+    said: dict[str, str | None] = {}
     try:
         said = json.loads(uv.run([python, "-I", "-c", _ASK], env=uv.environment, timeout_s=60.0).stdout)
         fits = said["version"] == wanted and (said["cuda"] is not None) == (kind == "cuda")
@@ -116,6 +118,12 @@ def require_variant(python: Path, pin: LockedTorch, kind: Literal["cpu", "cuda"]
         raise InstallError(
             code="torch-wrong-variant",
             message=f"torch {what}; wanted is {wanted}",
+            hint="the wheel is not what its name says: provide the right file and install again",
+        )
+    if kind == "cuda" and cuda != major(said["cuda"] or ""):
+        raise InstallError(
+            code="torch-cuda-mismatch",
+            message=f"torch {wanted} is built for CUDA {said['cuda']}, not for CUDA {cuda} as its variant says",
             hint="the wheel is not what its name says: provide the right file and install again",
         )
 

@@ -67,6 +67,8 @@ def choose(judged: Sequence[Judged], locked: CudaToolkit, workspace: Workspace) 
         if one.why_not or one.found.nvcc is None:
             continue
         home = Path(one.found.home)
+        if home == locked.home.resolve():  # named by CUDA_HOME, as people do who compile by hand: the same builds
+            break
         try:
             decides = fingerprint(home, workspace)
         except OSError:
@@ -79,5 +81,7 @@ def choose(judged: Sequence[Judged], locked: CudaToolkit, workspace: Workspace) 
             fingerprint=decides,
         )
         return Chosen(toolkit=toolkit, why=f"{one.found.origin} fits")
-    why = "none of this machine fits" if judged else "this machine has none"
-    return Chosen(toolkit=locked, why=f"the lock's: {why}")
+    else:
+        why = "none of this machine fits" if judged else "this machine has none"
+        return Chosen(toolkit=locked, why=f"the lock's: {why}")
+    return Chosen(toolkit=locked, why=f"the lock's: {one.found.origin} names it")

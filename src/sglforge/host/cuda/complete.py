@@ -9,7 +9,8 @@ from pathlib import Path
 
 from sglforge.config.model import CudaNeeds
 
-KINDS = ("program", "file", "header", "library", "stub")
+PLURALS = {"program": "programs", "file": "files", "header": "headers", "library": "libraries", "stub": "stubs"}
+"""The kinds of files, in the order in which they are told."""
 ALWAYS = ("bin/nvcc.profile", "nvvm/libdevice/libdevice.10.bc")
 """What nvcc reads whatever it compiles."""
 _TARGET = "targets/x86_64-linux"
@@ -24,13 +25,9 @@ class Lack:
     name: str
     note: str = ""
 
-    def __str__(self) -> str:
-        """Return the name with its note."""
-        return f"{self.name} ({self.note})" if self.note else self.name
-
 
 def lacking(home: Path, needs: Sequence[CudaNeeds], driver_symbols: Sequence[str] = ()) -> tuple[Lack, ...]:
-    """Return every file that a toolkit lacks, each once, in the order of ``KINDS``.
+    """Return every file that a toolkit lacks, each once, programs first.
 
     Builds look into ``bin`` and ``nvvm/bin``, ``include`` and ``include/cccl``, ``lib64`` and ``lib64/stubs``, and
     nowhere else. A stub of the driver must have the functions ``driver_symbols``.
@@ -45,13 +42,13 @@ def lacking(home: Path, needs: Sequence[CudaNeeds], driver_symbols: Sequence[str
 
 
 def summary(lacks: Sequence[Lack]) -> str:
-    """Return what is lacking in one line: ``programs cuobjdump; headers cublas_v2.h, nvrtc.h``."""
-    groups = {kind: [str(lack) for lack in lacks if lack.kind == kind] for kind in KINDS}
-    plurals = {"library": "libraries"}
+    """Return what is lacking in one line: ``programs cuobjdump, nvdisasm; headers cuda.h, nvrtc.h (in lib)``."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for lack in lacks:
+        groups.setdefault((lack.kind, lack.note), []).append(lack.name)
     return "; ".join(
-        f"{kind if len(names) == 1 else plurals.get(kind, kind + 's')} {', '.join(names)}"
-        for kind, names in groups.items()
-        if names
+        f"{kind if len(names) == 1 else PLURALS[kind]} {', '.join(names)}{f' ({note})' if note else ''}"
+        for (kind, note), names in groups.items()
     )
 
 
@@ -88,7 +85,7 @@ def _library(home: Path, name: str) -> Lack | None:
     for folder in ("lib64", "lib", f"{_TARGET}/lib"):
         if folder != "lib64" and any((home / folder / file).is_file() for file in files):
             return Lack(kind="library", name=name, note=f"in {folder}, builds look into lib64")
-        if versioned := sorted((home / folder).glob(f"lib{name}.so.*")):
+        if any((home / folder).glob(f"lib{name}.so.*")):
             return Lack(
                 kind="library", name=name, note=f"{folder}/{versioned[0].name} without lib{name}.so to link with"
             )
@@ -111,4 +108,7 @@ def _stub(home: Path, name: str, symbols: Sequence[str]) -> Lack | None:
 
 
 def _not_looked(home: Path, found: Path | None) -> str:
-    return f"in {found.parent.relative_to(home)}, where builds do not look" if found else ""
+    if found is None:
+        return ""
+    top = _TARGET if found.is_relative_to(home / _TARGET) else "lib"
+    return f"in {top}, where builds do not look"
