@@ -18,7 +18,7 @@ _NAME = re.compile(r"(?P<draft>\.)?(?P<fingerprint>[0-9a-f]{64})(?(draft)\..+\.t
 def retire_toolkits(
     workspace: Workspace, *, keep: Collection[str], keep_s: float, now: float, dry_run: bool
 ) -> tuple[Rubbish, ...]:
-    """Remove toolkits that are not among ``keep``, are older than ``keep_s`` seconds, and that nobody installs just now.
+    """Remove toolkits that are not among ``keep`` and older than ``keep_s`` seconds, and that nobody installs now.
 
     What killed runs left half made goes too. ``keep`` are fingerprints, ``now`` is in seconds since the epoch.
     """

@@ -86,9 +86,7 @@ def _library(home: Path, name: str) -> Lack | None:
         if folder != "lib64" and any((home / folder / file).is_file() for file in files):
             return Lack(kind="library", name=name, note=f"in {folder}, builds look into lib64")
         if any((home / folder).glob(f"lib{name}.so.*")):
-            return Lack(
-                kind="library", name=name, note=f"{folder}/{versioned[0].name} without lib{name}.so to link with"
-            )
+            return Lack(kind="library", name=name, note=f"in {folder}, without the lib*.so to link with")
     return Lack(kind="library", name=name)
 
 
