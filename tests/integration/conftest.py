@@ -18,7 +18,7 @@ ONLY_FETCH = ("test_patches_released", "test_releases", "test_sm120")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process have the shared workspace and all servers; other tests of a file stay together for its fixtures."""
+    """Let one process have the shared workspace and all servers; the other tests of a file stay together."""
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(HERE):
             fetches = "workspace" in item.fixturenames and item.path.stem not in ONLY_FETCH
