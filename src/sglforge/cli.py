@@ -578,9 +578,26 @@ def _build(verbs: Verbs) -> None:
 
 
 def _check(verbs: Verbs) -> None:
-    parser = _verb(verbs, "check", "Judge wheel files against the target.")
+    parser = _verb(verbs, "check", "Judge wheels and libraries, ours or not, against the target: by their binaries.")
     _selecting(parser)
-    parser.add_argument("files", nargs="+", type=_path, metavar="FILE")
+    parser.add_argument("files", nargs="+", type=_path, metavar="FILE", help="a wheel, a library, a cubin")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--env", metavar="NAME", help="look undefined symbols up in it (default: <stack>.<target>, if it is installed)"
+    )
+    where.add_argument("--site", type=_path, metavar="DIR", help="or in any venv or site-packages folder")
+    parser.add_argument("--python", type=_text, metavar="X.Y", help="Python minor that wheels are for")
+    parser.add_argument(
+        "--gpu", type=_text, metavar="CC,...", help="GPUs to serve: 12.0 (default: this machine's, or the target's)"
+    )
+    parser.add_argument(
+        "--claim",
+        action="append",
+        default=[],
+        type=_text,
+        metavar="[GLOB=]NAME",
+        help="instructions that must be there: fp4-convert, omma, qmma; may be repeated",
+    )
 
 
 def _install(verbs: Verbs) -> None:

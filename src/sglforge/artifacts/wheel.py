@@ -10,15 +10,16 @@ import stat
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesHeaderParser
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sglforge.errors import CheckError, Finding, Severity
-from sglforge.sources.unpack import unsafe_name
+from sglforge.sources.unpack import LIMITS, unsafe_name
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1024 * 1024
 DETAIL_LINES = 20
+Through: TypeAlias = Callable[[str, Iterator[bytes]], Iterator[bytes]]
+_READ_WHOLE = frozenset({"METADATA", "WHEEL", "RECORD"})
 UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError)
 
 
@@ -45,13 +48,15 @@ class WheelInfo:
 def read_wheel(path: Path) -> WheelInfo:
     """Return what a wheel says about itself, without checking that it is true.
 
-    Raises CheckError ``wheel-unreadable`` and ``wheel-metadata``.
+    Raises CheckError ``wheel-unreadable``, ``wheel-metadata``, and ``wheel-members`` for one that grows without bound.
     """
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     try:
         name, version, build, tags = parse_wheel_filename(path.name)
         with zipfile.ZipFile(path) as archive:
+            if growth := [*_growth_faults(path, archive.infolist())]:
+                raise _refusal("wheel-members", path, growth[0])
             dist_info = _dist_info(archive.namelist())
             wheel = _headers(archive, f"{dist_info}/WHEEL")
     except InvalidWheelFilename as error:
@@ -77,6 +82,7 @@ def check_wheel(
     project: str | None = None,
     version: str | None = None,
     import_name: str | None = None,
+    through: Through = lambda _, chunks: chunks,
 ) -> tuple[Finding, ...]:
     """Return everything that is wrong with a wheel.
 
@@ -86,9 +92,10 @@ def check_wheel(
         project: The project that it must be of, None for any.
         version: The version that it must have, its local part aside, None for any.
         import_name: The module that it must provide, None for any.
+        through: Is handed the name and the chunks of every file that is hashed, and hands the chunks on.
 
     Findings are ``wheel-unreadable``, ``wheel-metadata``, ``wheel-members``, ``wheel-record``, ``wheel-tags``
-    and ``wheel-import``. What its machine code needs is not looked at.
+    and ``wheel-import``. What its machine code needs is looked at by :mod:`sglforge.artifacts.examine`.
     """
     try:
         info = read_wheel(path)
@@ -97,7 +104,7 @@ def check_wheel(
             faults = {
                 "wheel-metadata": [*_metadata_faults(archive, info, project, version)],
                 "wheel-members": [*_member_faults(members)],
-                "wheel-record": [*_record_faults(archive, members, info)],
+                "wheel-record": [*_record_faults(archive, members, info, through)],
                 "wheel-tags": [*_tag_faults(archive, info, python_minor)],
                 "wheel-import": [*_import_faults(archive.namelist(), info, import_name)],
             }
@@ -152,7 +159,22 @@ def _member_faults(members: Iterable[zipfile.ZipInfo]) -> Iterator[str]:
             yield f"{member.orig_filename!r} is neither a file nor a folder"
 
 
-def _record_faults(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], info: WheelInfo) -> Iterator[str]:
+def _growth_faults(path: Path, members: Sequence[zipfile.ZipInfo]) -> Iterator[str]:
+    """Say whether a wheel is a bomb: too many files, too much for its size, or a table of contents without end."""
+    total, allowed = sum(member.file_size for member in members), path.stat().st_size * LIMITS.ratio
+    if len(members) > LIMITS.files:
+        yield f"it has {len(members)} files, {LIMITS.files} are read"
+    if total > min(LIMITS.total_bytes, max(LIMITS.ratio_from_bytes, allowed)):
+        yield f"it grows from {path.stat().st_size} to {total} bytes"
+    for member in members:
+        parts = member.filename.split("/")
+        if parts[0].endswith(".dist-info") and parts[-1] in _READ_WHOLE and member.file_size > LIMITS.read_bytes:
+            yield f"{member.orig_filename!r} has {member.file_size} bytes"
+
+
+def _record_faults(
+    archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], info: WheelInfo, through: Through
+) -> Iterator[str]:
     own = f"{info.dist_info}/RECORD"
     unlisted = {own, f"{own}.jws", f"{own}.p7s"}
     try:
@@ -174,7 +196,7 @@ def _record_faults(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo],
             yield f"{name} is recorded without a strong hash"
             continue
         with archive.open(files[name]) as stream:
-            found = record_hash(iter(lambda: stream.read(CHUNK_BYTES), b""), algorithm)
+            found = record_hash(through(name, iter(partial(stream.read, CHUNK_BYTES), b"")), algorithm)
         if (stated, size) != (found[0], str(found[1])):
             yield f"{name} is not what was recorded"
 

@@ -6,13 +6,17 @@ import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import sglforge
+from sglforge.artifacts.binary import Wanted
+from sglforge.artifacts.examine import Tools, examine_wheel
+from sglforge.artifacts.libraries import Libraries
 from sglforge.artifacts.pack import pack
 from sglforge.artifacts.provenance import SourceKind, document, summary
+from sglforge.artifacts.sass import find_disassembler
 from sglforge.artifacts.wheel import check_wheel
 from sglforge.base.download import redact
 from sglforge.base.files import sha256_file
@@ -28,7 +32,7 @@ from sglforge.build.pep517 import SOURCE_DATE_EPOCH, Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, making, publish
 from sglforge.config.lockfile import LockedArchive
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
-from sglforge.errors import BuildError, CheckError
+from sglforge.errors import BuildError, CheckError, Finding, Severity, verdict_of
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.patches.apply import apply_series
 from sglforge.patches.series import Series
@@ -45,6 +49,19 @@ class BuildPython:
 
     path: Path
     minor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryRules:
+    """What the binaries of a wheel are held to before it is stored, for targets with GPUs.
+
+    ``toolkits`` are folders like CUDA_HOME: their cuobjdump is asked, and their libraries define symbols too.
+    ``claims`` are globs of files in the wheel with the claims that these must keep.
+    """
+
+    wanted: Wanted
+    toolkits: tuple[Path, ...] = ()
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +101,7 @@ def execute(
     depends: Sequence[StoredWheel] = (),
     toolkit: CudaToolkit | None = None,
     keep: bool = False,
+    rules: BinaryRules | None = None,
     run: Runner = run_process,
     waiting: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = time.sleep,
@@ -104,6 +122,7 @@ def execute(
         depends: The wheels of the packages that it is built with.
         toolkit: The CUDA toolkit that it is compiled with, on this machine; None where its recipe names none.
         keep: Whether the working folder stays, for looking at.
+        rules: What its binaries are held to, None where the target has no GPUs.
         run: How to run the build backend.
         waiting: Told for whom it waits, where another run builds the same.
         pause: Waits some seconds for that run; what it raises ends the waiting.
@@ -134,6 +153,7 @@ def execute(
             depends=depends,
             toolkit=toolkit,
             keep=keep,
+            rules=rules,
             run=run,
         )
 
@@ -151,6 +171,7 @@ def _execute(
     depends: Sequence[StoredWheel],
     toolkit: CudaToolkit | None,
     keep: bool,
+    rules: BinaryRules | None,
     run: Runner,
 ) -> StoredWheel:
     started, clock = datetime.now(tz=UTC), time.monotonic()
@@ -203,7 +224,7 @@ def _execute(
                 summary=in_wheel,
             )
         with _phase(record, step, "check"):
-            check_step(step, wheel, python)
+            check_step(step, wheel, python, rules=rules, scratch=scratch, run=run)
         provenance = document(
             {**in_wheel, "source": {**source.described, **source.origin}},
             wheel={"name": wheel.name, "size": wheel.stat().st_size, "sha256": sha256_file(wheel)},
@@ -287,25 +308,72 @@ def _patch(source: _Brought, series: Series | None) -> _Patched | None:
     )
 
 
-def check_step(step: Step, wheel: Path, python: BuildPython) -> None:
+def check_step(
+    step: Step,
+    wheel: Path,
+    python: BuildPython,
+    *,
+    rules: BinaryRules | None = None,
+    scratch: Path | None = None,
+    run: Runner = run_process,
+) -> tuple[Finding, ...]:
     """Refuse a wheel that is not what the step is about; every fault is a finding of the error.
+
+    With rules its binaries are judged too, their symbols looked up in the build environment in ``scratch`` and in the
+    toolkits. What is not understood is refused as well: nothing enters the store on a guess.
+
+    Returns:
+        The remarks that are no reason to refuse it.
 
     Raises CheckError.
     """
-    findings = check_wheel(
-        wheel,
-        python_minor=python.minor,
-        project=step.locked.project if isinstance(step.locked, LockedArchive) else None,
-        version=_version(step),
-        import_name=step.recipe.import_name,
-    )
-    if findings:
+    project = step.locked.project if isinstance(step.locked, LockedArchive) else None
+    if rules is None or scratch is None:
+        findings = check_wheel(
+            wheel,
+            python_minor=python.minor,
+            project=project,
+            version=_version(step),
+            import_name=step.recipe.import_name,
+        )
+        refused = verdict_of(findings) != "pass"
+    else:
+        examined = examine_wheel(
+            wheel,
+            replace(
+                rules.wanted,
+                built=not isinstance(step.source, WheelSource),
+                package=step.package,
+                claims=dict(rules.claims),
+            ),
+            _tools(rules, scratch, run),
+            python_minor=python.minor,
+            project=project,
+            version=_version(step),
+            import_name=step.recipe.import_name,
+        )
+        findings, refused = examined.findings, examined.verdict in {"fail", "inconclusive"}
+    if refused:
+        worst = next((one for one in findings if one.severity is Severity.ERROR), findings[0])
         raise CheckError(
-            code=findings[0].code,
-            message=f"{wheel.name} is not fit to be used: {findings[0].message}",
-            hint=findings[0].hint,
+            code=worst.code,
+            message=f"{wheel.name} is not fit to be used: {worst.message}",
+            hint=worst.hint,
             findings=findings,
         )
+    return findings
+
+
+def _tools(rules: BinaryRules, scratch: Path, run: Runner) -> Tools:
+    """Return what binaries are examined with: the build environment, where there is one, and the toolkits."""
+    sites = sorted((scratch / "env" / "lib").glob("python3*/site-packages"))
+    folders = [folder for home in rules.toolkits for folder in (home / "lib64", home / "lib") if folder.is_dir()]
+    return Tools(
+        scratch=scratch / "check",
+        libraries=Libraries(site=sites[0], folders=folders) if sites else None,
+        disassembler=find_disassembler(rules.toolkits),
+        run=run,
+    )
 
 
 def _version(step: Step) -> str | None:

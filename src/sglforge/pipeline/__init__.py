@@ -20,7 +20,7 @@ MODULES = {
     "patch": "sources",
     "drift": "drifting",
     "build": "unchanged",
-    "check": "building",
+    "check": "checking",
     "install": "building",
     "verify": "building",
     "render": "serving",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sglforge import plan as plans
@@ -17,7 +16,6 @@ from sglforge.build.store import StoredWheel
 from sglforge.build.uses import using
 from sglforge.config.model import Profile
 from sglforge.errors import (
-    CheckError,
     ConfigError,
     DoctorError,
     Finding,
@@ -191,28 +189,6 @@ def verify(request: Request, console: Console) -> Outcome:
         text=f"{verdict}  {environment.path}",
         exit_code=InstallError.exit_code if verdict == "fail" else 0,
     )
-
-
-def check(request: Request, console: Console) -> Outcome:
-    """Judge wheel files."""
-    from sglforge.artifacts.wheel import check_wheel
-
-    selection = select(request, console)
-    minor = request.python or selection.environment.pythons[0]
-    findings: list[Finding] = []
-    for file in (Path(word) for word in request.words("files")):
-        if not file.is_file():
-            raise ConfigError(code="file-missing", message=f"there is no file {file}", hint="name a wheel file")
-        try:
-            findings += check_wheel(file, python_minor=minor)
-        except CheckError as error:
-            findings += error.as_findings()
-    verdict = verdict_of(findings)
-    document = {
-        **opening(findings, console),
-        **selection.to_json(),
-    }
-    return Outcome(document=document, text=verdict, exit_code=CheckError.exit_code if verdict == "fail" else 0)
 
 
 def _doctor(selection: Selection, console: Console) -> tuple[Finding, ...]:

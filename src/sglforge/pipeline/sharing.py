@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
 from sglforge.base.runrecord import RunRecord
+from sglforge.base.scratch import working_folder
 from sglforge.build.remote import Place, borrow, holds, place
 from sglforge.build.store import StoredWheel, lookup, making
 from sglforge.errors import Finding
@@ -44,10 +46,15 @@ def borrowed(
     if not found:
         return None
     from sglforge.build.execute import BuildPython, check_step
+    from sglforge.pipeline.fitness import binary_rules
 
     def warn(finding: Finding) -> None:
         record.event("store-not-used", package=step.package, place=finding.subject, why=finding.message)
         console.finding(finding)
+
+    def check(wheel: Path) -> None:
+        with working_folder(request.workspace, "check") as scratch:
+            check_step(step, wheel, python, rules=binary_rules(planned), scratch=scratch)
 
     interpreter = planned.python.interpreter
     python = BuildPython(path=interpreter.path, minor=interpreter.minor)
@@ -66,7 +73,7 @@ def borrowed(
                 request.workspace,
                 step.key,
                 found,
-                check=lambda wheel: check_step(step, wheel, python),
+                check=check,
                 offline=request.offline,
                 warn=warn,
                 progress=progress,

@@ -154,6 +154,7 @@ def _build(
     toolkit: CudaToolkit | None,
 ) -> StoredWheel:
     from sglforge.build.execute import BuildPython, execute
+    from sglforge.pipeline.fitness import binary_rules
 
     interpreter, run = planned.python.interpreter, partial(proc.run, cancellation=cancellation)
     with console.step(f"build {step.package}") as shown:
@@ -170,6 +171,7 @@ def _build(
             depends=depends,
             toolkit=toolkit,
             keep=request.flag("keep"),
+            rules=binary_rules(planned),
             waiting=partial(say_waiting, console, step.package),
             pause=cancellation.sleep,
             run=run,

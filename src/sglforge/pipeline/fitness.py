@@ -1,0 +1,25 @@
+"""What the binaries of a plan's wheels are held to."""
+
+from __future__ import annotations
+
+import platform
+
+from sglforge.artifacts.demand import demanded
+from sglforge.build.execute import BinaryRules
+from sglforge.pipeline.select import Planned
+
+
+def binary_rules(planned: Planned) -> BinaryRules | None:
+    """Return what the binaries of wheels are held to; None where the target has no GPUs."""
+    selection = planned.selection
+    if selection.target.kind != "cuda":
+        return None
+    facts, torch = selection.facts, selection.environment.torch
+    wanted = demanded(
+        selection.target,
+        torch_variant=torch.variant,
+        machine=facts.machine or platform.machine(),
+        glibc=facts.glibc,
+        torch=f"{torch.version}+{torch.variant}",
+    )
+    return BinaryRules(wanted=wanted)
