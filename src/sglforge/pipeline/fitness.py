@@ -6,11 +6,15 @@ import platform
 
 from sglforge.artifacts.demand import demanded
 from sglforge.build.execute import BinaryRules
+from sglforge.host.cuda.model import CudaToolkit
 from sglforge.pipeline.select import Planned
 
 
-def binary_rules(planned: Planned) -> BinaryRules | None:
-    """Return what the binaries of wheels are held to; None where the target has no GPUs."""
+def binary_rules(planned: Planned, toolkit: CudaToolkit | None = None) -> BinaryRules | None:
+    """Return what the binaries of wheels are held to; None where the target has no GPUs.
+
+    ``toolkit`` is what they were compiled with: its cuobjdump reads them, its libraries define symbols too.
+    """
     selection = planned.selection
     if selection.target.kind != "cuda":
         return None
@@ -22,4 +26,4 @@ def binary_rules(planned: Planned) -> BinaryRules | None:
         glibc=facts.glibc,
         torch=f"{torch.version}+{torch.variant}",
     )
-    return BinaryRules(wanted=wanted)
+    return BinaryRules(wanted=wanted, toolkits=(toolkit.home,) if toolkit else ())

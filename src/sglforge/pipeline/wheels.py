@@ -171,7 +171,7 @@ def _build(
             depends=depends,
             toolkit=toolkit,
             keep=request.flag("keep"),
-            rules=binary_rules(planned),
+            rules=binary_rules(planned, toolkit),
             waiting=partial(say_waiting, console, step.package),
             pause=cancellation.sleep,
             run=run,
