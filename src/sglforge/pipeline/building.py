@@ -16,7 +16,6 @@ from sglforge.build.store import StoredWheel
 from sglforge.build.uses import using
 from sglforge.config.model import Profile
 from sglforge.errors import (
-    ConfigError,
     DoctorError,
     Finding,
     InstallError,
