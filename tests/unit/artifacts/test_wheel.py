@@ -7,6 +7,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def rewrite(wheel: Path, change: Callable[[Members], None], name: str | None = N
     return target
 
 
-def codes(wheel: Path, **more: str) -> set[str]:
+def codes(wheel: Path, **more: Any) -> set[str]:
     return {finding.code for finding in check_wheel(wheel, python_minor=MINOR, **more)}
 
 
