@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sglforge.base.scratch import working_folder
@@ -21,13 +22,15 @@ OVERRIDING = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NINJAFLAGS", "MAKEFLAGS
 LONGEST_PAUSE_S = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Jobserver:
     """A fifo with a token for each job beyond those of the builds that run. ``folder`` must be writable for them."""
 
     fifo: Path
     jobs: int
     _descriptor: int
+    _builds: int = 0
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def folder(self) -> Path:
@@ -43,23 +46,37 @@ class Jobserver:
     def slot(self, pause: Callable[[float], None] = time.sleep) -> Iterator[None]:
         """Hold one job: the one that a build tool has without asking. What ``pause`` raises ends the waiting."""
         pause_s = 0.02
-        while not self._take():
+        while not self._begin():
             pause(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
         try:
             yield
         finally:
-            self._give(1)
+            self._end()
+
+    def _begin(self) -> bool:
+        with self._turn:
+            taken = self._take() if self._builds else self._fill(self.jobs - 1)
+            self._builds += taken
+            return taken
+
+    def _end(self) -> None:
+        with self._turn:
+            self._builds -= 1
+            os.write(self._descriptor, b"+")
+
+    def _fill(self, tokens: int) -> bool:
+        """Have exactly so many tokens: a killed build tool took some along, a killed launcher may have left one."""
+        while self._take():
+            pass
+        os.write(self._descriptor, b"+" * tokens)
+        return True
 
     def _take(self) -> bool:
         try:
             return bool(os.read(self._descriptor, 1))
         except BlockingIOError:
             return False
-
-    def _give(self, count: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._descriptor, b"+" * count)
 
 
 @contextlib.contextmanager
@@ -70,9 +87,7 @@ def serving(workspace: Workspace, jobs: int) -> Iterator[Jobserver]:
         os.mkfifo(fifo, 0o600)
         descriptor = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            server = Jobserver(fifo=fifo, jobs=max(jobs, 1), _descriptor=descriptor)
-            server._give(server.jobs)  # noqa: SLF001 - our own
-            yield server
+            yield Jobserver(fifo=fifo, jobs=max(jobs, 1), _descriptor=descriptor)
         finally:
             os.close(descriptor)
 

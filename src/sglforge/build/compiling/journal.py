@@ -6,6 +6,9 @@ import os
 
 DONE, FAILED, KILLED, REFUSED = "done", "failed", "killed", "refused"
 
+_SPECIAL = "%\t\n\r"
+_MOST_S = 1e9
+
 
 class Line:
     """A unit that ran, or was refused: wall seconds, CPU seconds, peak in MiB, how long and for what it waited.
@@ -51,14 +54,14 @@ def append(path: str, line: Line) -> None:
         line.waited_for or "-",
         str(line.attempts),
         str(int(line.tight)),
-        line.unit.encode("unicode_escape").decode("ascii"),
+        _escaped(line.unit),
     )
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError:
         return
     try:
-        os.write(descriptor, ("\t".join(words) + "\n").encode())
+        os.write(descriptor, os.fsencode("\t".join(words) + "\n"))
     except OSError:
         pass
     finally:
@@ -74,7 +77,7 @@ def parse(text: str) -> list[Line]:
             outcome, seconds, cpu_s, peak, waited_s, waited_for, attempts, tight, unit = words
             found.append(
                 Line(
-                    unit=unit.encode("ascii").decode("unicode_escape"),
+                    unit=_plain(unit),
                     outcome=outcome,
                     seconds=float(seconds),
                     cpu_s=float(cpu_s),
@@ -87,4 +90,21 @@ def parse(text: str) -> list[Line]:
             )
         except ValueError:
             continue
-    return [line for line in found if line.outcome in {DONE, FAILED, KILLED, REFUSED} and line.seconds >= 0]
+    return [line for line in found if _can_be(line)]
+
+
+def _can_be(line: Line) -> bool:
+    known = line.outcome in {DONE, FAILED, KILLED, REFUSED}
+    return known and all(0 <= number < _MOST_S for number in (line.seconds, line.cpu_s, line.waited_s))
+
+
+def _escaped(name: str) -> str:
+    for character in _SPECIAL:
+        name = name.replace(character, f"%{ord(character):02X}")
+    return name
+
+
+def _plain(name: str) -> str:
+    for character in reversed(_SPECIAL):
+        name = name.replace(f"%{ord(character):02X}", character)
+    return name

@@ -18,7 +18,9 @@ TURN_S = 10.0
 """How long the ledger's own lock is waited for: its holder may be stopped, and a build must not hang."""
 FRESH_S = 30.0
 """A waiting unit that has not looked for so long is stopped or gone; nobody waits for its turn."""
-_SIZE = 96
+_SIZE = 48
+_STATES = {"w": (False, False), "wa": (False, True), "r": (True, False), "ra": (True, True)}
+"""Whether a unit runs and whether it wants nobody beside it, by the end of its file's name."""
 
 
 class Entry:
@@ -60,16 +62,18 @@ class Own:
         self.entry = entry
 
     def write(self, *, running: bool | None = None, alone: bool | None = None, live_kib: int | None = None) -> None:
-        """Tell the others; what the disk does not take, the file's name still says."""
+        """Tell the others, as far as the disk takes it."""
         entry = self.entry
         entry.running = entry.running if running is None else running
         entry.alone = entry.alone if alone is None else alone
         entry.live_kib = entry.live_kib if live_kib is None else live_kib
         entry.seen = time.monotonic()
-        state = ("running" if entry.running else "waiting") + (" alone" if entry.alone else " -")
-        text = f"{state} {entry.need_kib} {entry.live_kib} {entry.seen:.3f}"
+        name = _name(entry)
         try:
-            os.pwrite(self.descriptor, text.ljust(_SIZE).encode(), 0)
+            if name != entry.name:
+                os.rename(f"{self._folder}/{entry.name}", f"{self._folder}/{name}")
+                entry.name = name
+            os.pwrite(self.descriptor, f"{entry.live_kib} {entry.seen:.3f}".ljust(_SIZE).encode(), 0)
         except OSError:
             pass
 
@@ -118,13 +122,13 @@ def enter(folder: str, need_kib: int) -> Own:
     """
     while True:
         since = time.monotonic()
-        entry = Entry(name=f"{since:020.6f}-{need_kib}-{os.urandom(4).hex()}", need_kib=need_kib, since=since)
+        name = f"{since:020.6f}-{need_kib}-{os.urandom(4).hex()}.w"
+        entry = Entry(name=name, need_kib=need_kib, since=since, seen=since)
         draft = f"{folder}/.{entry.name}"
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         own = Own(folder, descriptor, entry)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            own.write()
             os.rename(draft, f"{folder}/{entry.name}")
         except FileNotFoundError:  # somebody swept it before it was locked
             os.close(descriptor)
@@ -133,6 +137,7 @@ def enter(folder: str, need_kib: int) -> Own:
             os.unlink(draft)
             os.close(descriptor)
             raise
+        own.write()
         return own
 
 
@@ -166,16 +171,26 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
+def _name(entry: Entry) -> str:
+    """Return the name of an entry's file in the state that it is in."""
+    state = ("r" if entry.running else "w") + ("a" if entry.alone else "")
+    return f"{entry.name.rpartition('.')[0]}.{state}"
+
+
 def _read(name: str, content: bytes) -> Entry | None:
-    """Return what a file says; one that was never written counts as running with what its name says."""
-    since, _, rest = name.partition("-")
+    """Return what a file says; None for one that is no unit's."""
+    words, _, state = name.rpartition(".")
+    since, _, rest = words.partition("-")
     need = rest.partition("-")[0]
-    if not (since.replace(".", "", 1).isdigit() and need.isdigit()):
+    if state not in _STATES or not (_is_number(since) and need.isdigit() and need.isascii()):
         return None
-    entry = Entry(name=name, need_kib=int(need), running=True, since=float(since))
-    words = content.decode("ascii", errors="replace").split()
-    if len(words) == 5 and words[2].isdigit() and words[3].isdigit() and words[4].replace(".", "", 1).isdigit():
-        entry.running = words[0] != "waiting"
-        entry.alone = words[1] == "alone"
-        entry.need_kib, entry.live_kib, entry.seen = int(words[2]), int(words[3]), float(words[4])
+    running, alone = _STATES[state]
+    entry = Entry(name=name, need_kib=int(need), running=running, alone=alone, since=float(since))
+    said = content.decode("ascii", errors="replace").split()
+    if len(said) == 2 and said[0].isdigit() and said[0].isascii() and _is_number(said[1]):
+        entry.live_kib, entry.seen = int(said[0]), float(said[1])
     return entry
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.replace(".", "", 1).isdigit()

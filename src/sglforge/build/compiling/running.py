@@ -30,7 +30,7 @@ class Ran:
 
     def say(self) -> None:
         """Pass on what it said."""
-        for descriptor, kept in self._said.items():
+        for kept, descriptor in {kept: descriptor for descriptor, kept in self._said.items()}.items():
             os.lseek(kept, 0, os.SEEK_SET)
             while part := os.read(kept, 1 << 20):
                 while part:
@@ -83,8 +83,7 @@ def was_killed(status: int) -> bool:
 def _kept_outputs() -> dict[int, int]:
     """Return files in memory for standard output and error: one for both, where both go to the same place."""
     out = os.memfd_create("said")
-    same = os.path.sameopenfile(1, 2)
-    return {1: out} if same else {1: out, 2: os.memfd_create("said")}
+    return {1: out, 2: out if os.path.sameopenfile(1, 2) else os.memfd_create("said")}
 
 
 def _watch(child: int, live: Callable[[int], None]) -> int:

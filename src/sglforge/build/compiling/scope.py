@@ -191,6 +191,6 @@ def _script(folder: Path, settings: Path, side: str) -> Path:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
