@@ -108,10 +108,12 @@ def _hold(home: Path, recipe: Toolkit, needs: Sequence[CudaNeeds], uv: Uv) -> No
         message = f"its nvcc is of {said.version}" if said.version else f"its nvcc cannot be used: {said.problem}"
     elif lacks:
         message = f"it lacks {lacks}"
+    elif (newest := nvcc.newest_gcc(home)) != recipe.newest_gcc:
+        message = f"its headers take gcc {newest} at most, `newest-gcc` of the recipe says {recipe.newest_gcc}"
     else:
         return
     raise InstallError(
         code="toolkit-incomplete",
         message=f"the wheels of {recipe.name} do not make up the toolkit: {message}",
-        hint="add what is missing to `requires` of its recipe, then nox -s lock -- --update " + recipe.name,
+        hint="correct its recipe, as by adding to `requires`, then nox -s lock -- --update " + recipe.name,
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from toy_toolkit import RECIPE
 
 from sglforge.config.model import Target
 from sglforge.errors import DoctorError, Finding, Severity
 from sglforge.host.doctor import auto_target, judge, serves
-from sglforge.host.facts import Cuda, Gpu, HostFacts, from_json
+from sglforge.host.facts import Cuda, FoundToolkit, Gpu, HostFacts, from_json
 
 from .conftest import Probe
 
@@ -117,6 +118,54 @@ def test_what_a_gpu_target_needs_too(changes: dict[str, object], told_is: list[s
     facts = replace(FIT, **changes)  # type: ignore[arg-type]
     assert told(judge(facts, SM120)) == told_is
     assert judge(facts, CPU) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told_is"),
+    [
+        ({}, []),
+        ({"cuda": Cuda(), "absent": ("nvcc",), "toolkits": ()}, []),
+        ({"cuda": Cuda(), "toolkits": ()}, []),
+        ({"cuda": Cuda(nvcc="12.8"), "toolkits": ()}, ["warning nvcc-too-old-for-sm12x"]),
+        # facts that say nothing about toolkits: nobody knows whether builds would bring one
+        ({"cuda": Cuda(nvcc="12.8")}, ["error nvcc-too-old-for-sm12x"]),
+        ({"gcc": "15.2.0"}, []),
+        ({"gcc": "16.1.0"}, ["error host-compiler-too-new"]),
+        ({"gcc": "16.1.0", "env": {"CC": "gcc-15"}}, []),
+        ({"glibc": "2.41"}, []),
+        ({"glibc": "2.42"}, ["error glibc-vs-cuda-headers"]),
+        ({"toolkits": (FoundToolkit(home=":/a", origin="CUDA_HOME", problem="no"),)}, ["warning cuda-home-malformed"]),
+        ({"toolkits": (FoundToolkit(home="/a", origin="CUDA_PATH", problem="no"),)}, ["warning cuda-home-unusable"]),
+        ({"toolkits": (FoundToolkit(home="/a", origin="nvcc on PATH", problem="no"),)}, []),
+    ],
+)
+def test_a_target_that_brings_its_toolkit(changes: dict[str, object], told_is: list[str]) -> None:
+    facts = replace(FIT, **changes)  # type: ignore[arg-type]
+    assert told(judge(facts, SM120, toolkit=RECIPE)) == told_is
+    assert judge(facts, CPU) == ()
+
+
+@pytest.mark.parametrize(
+    ("glibc", "nvcc", "told_is"),
+    [
+        ("2.40", "12.9", []),
+        ("2.41", "12.9", ["error glibc-vs-cuda-headers"]),
+        ("2.41", "13.0.88", []),
+        ("2.42", "13.0", ["error glibc-vs-cuda-headers"]),
+        ("2.42", "12.9", ["error glibc-vs-cuda-headers"]),
+        ("2.42", "13.1", ["warning glibc-vs-cuda-headers"]),
+        ("2.43", "13.3.1", []),
+        ("2.42", None, ["info not-checked"]),
+    ],
+)
+def test_headers_that_clash_with_the_c_library(glibc: str, nvcc: str | None, told_is: list[str]) -> None:
+    findings = judge(replace(FIT, glibc=glibc, cuda=Cuda(nvcc=nvcc)), SM120)
+    assert told(findings) == told_is
+    for finding in findings:
+        if finding.code == "glibc-vs-cuda-headers":
+            assert f"glibc {glibc}" in finding.message
+            assert nvcc is not None
+            assert f"CUDA {nvcc[:4]}" in finding.message
 
 
 def test_every_finding_comes_in_one_pass(on_host: Probe) -> None:

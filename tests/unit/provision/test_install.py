@@ -26,6 +26,7 @@ from sglforge.base.proc import Completed
 from sglforge.errors import FetchError, InstallError, SglforgeError
 from sglforge.provision.prefetch import download_requirements, download_torch
 from sglforge.provision.receipt import find_environment
+from sglforge.provision.torch import require_variant
 from sglforge.provision.verify import full, quick, thorough
 
 if TYPE_CHECKING:
@@ -171,6 +172,35 @@ def test_a_torch_that_is_cuda_inside_stops_everything(toys: Toys) -> None:
     assert not list(toys.folder.rglob("toydep.py"))
     assert not (toys.folder / "receipt.json").exists()
     assert find_environment(toys.workspace, "toys") is None
+
+
+@pytest.mark.parametrize(
+    ("variant", "cuda", "code"),
+    [
+        ("cu130", "13.0", None),
+        ("cu130", "13.2", None),
+        ("cu130", "12.8", "torch-cuda-mismatch"),
+        ("cu128", "13.0", "torch-cuda-mismatch"),
+        ("cu130", None, "torch-wrong-variant"),
+        ("cpu", "13.0", "torch-cuda-mismatch"),
+    ],
+)
+def test_a_torch_for_gpus_is_of_the_cuda_that_its_variant_says(
+    toys: Toys, variant: str, cuda: str | None, code: str | None
+) -> None:
+    pin = toys.pin.model_copy(update={"variant": variant})
+    said = f'{{"version": "9.9.0+{variant}", "cuda": {json.dumps(cuda)}}}'
+
+    def run(argv: Sequence[str | Path], **_: object) -> Completed:
+        return Completed(argv=tuple(map(str, argv)), returncode=0, stdout=said, stderr="", seconds=0.0)
+
+    uv = replace(toys.uv, run=run)
+    if code is None:
+        require_variant(Path("python"), pin, "cuda", uv)
+        return
+    with pytest.raises(InstallError) as caught:
+        require_variant(Path("python"), pin, "cuda", uv)
+    assert caught.value.code == code
 
 
 def test_a_torch_that_does_not_say_what_it_is_stops_everything(toys: Toys) -> None:
