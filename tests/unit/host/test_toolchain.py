@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 from sglforge.config.model import PackageRecipe
+from sglforge.host.cuda.model import CudaToolkit
 from sglforge.host.facts import Cuda, HostFacts
 from sglforge.host.toolchain import fingerprint
 
@@ -27,3 +29,9 @@ def test_the_parts_are_those_that_change_a_build() -> None:
 def test_absent_is_told_from_unknown() -> None:
     assert fingerprint(HostFacts(absent=("nvcc",)))["nvcc"] == "absent"
     assert fingerprint(HostFacts())["nvcc"] == "unknown"
+
+
+def test_where_a_target_names_a_toolkit_its_fingerprint_stands_for_nvcc() -> None:
+    toolkit = CudaToolkit(home=Path("/x"), origin="lock", release="13.0", version="13.0.88", fingerprint="f" * 64)
+    assert fingerprint(FACTS, toolkit) == {**fingerprint(FACTS), "nvcc": "f" * 64}
+    assert fingerprint(HostFacts(absent=("nvcc",)), toolkit)["nvcc"] == "f" * 64

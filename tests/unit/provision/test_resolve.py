@@ -27,6 +27,7 @@ def resolved(
     previous: LockedPython | None = None,
     update: tuple[str, ...] = (),
     constraints: tuple[Path, ...] = (),
+    held: tuple[LockedRequirement, ...] = (),
 ) -> Resolution:
     environment = StackEnvironment(
         torch=TorchPin(version="9.9.0", variant="cpu"), pythons=[toys.minor], requirements=list(requirements)
@@ -39,6 +40,7 @@ def resolved(
         scratch=toys.workspace.scratch,
         previous=previous,
         update=update,
+        constraints=held,
     )
 
 
@@ -56,6 +58,22 @@ def test_the_closure_is_complete_and_hashed(toys: Toys) -> None:
     ]
     assert [(file.name, file.sha256) for file in result.locked.requirements[1].files] == [(top.name, sha256_file(top))]
     assert not any(toys.workspace.scratch.iterdir())
+
+
+def test_what_the_toolkit_pins_is_no_other_version_in_an_environment(toys: Toys, tmp_path: Path) -> None:
+    toys.make_wheel("nvcc", "13.5.1", {"nvcc.py": ""})
+    toys.make_wheel("top", "1.0", {"top.py": ""}, requires=["nvcc", "toydep"])
+    pin = toys.locked(toys.make_wheel("nvcc", "13.0.88", {"nvcc.py": ""}))
+    unused = toys.locked(toys.make_wheel("unused", "1.0", {"unused.py": ""}))
+    (tmp_path / "own.txt").write_text("toydep<1.3\n")
+    toys.make_wheel("toydep", "1.3", {"toydep.py": ""})
+    assert versions(resolved(toys, "top"))["nvcc"] == "13.5.1"
+    found = versions(resolved(toys, "top", held=(pin, unused), constraints=(tmp_path / "own.txt",)))
+    assert found == {"nvcc": "13.0.88", "toydep": "1.2", "top": "1.0"}
+    with pytest.raises(LockError) as caught:
+        resolved(toys, "nvcc>13.0.88", held=(pin,))
+    assert caught.value.code == "requirements-unsatisfiable"
+    assert "nvcc==13.0.88" in caught.value.context["uv said"]
 
 
 def test_torch_is_held_out_whoever_wants_it(toys: Toys) -> None:
