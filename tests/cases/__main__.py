@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cases import smoke, tree
+from cases import smoke, so, tree
 from cases.model import Case, CaseError, Judgement, faults, load
 
 JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Judgement | None]] = {
     "smoke": smoke.judge,
+    "so": so.judge,
     "tree": tree.judge,
 }
 """What judges a kind; the other kinds belong to parts of sglforge that are not there yet."""

@@ -20,7 +20,9 @@ _ONLY = {
     "flashmla_ops": ((9, 10), "FlashMLA, which SGLang calls on compute capability 9.0 and 10.x"),
 }
 _FLASHINFER = re.compile(r"(?:^|.*/)(?:aot|cached_ops|jit_cache)/([^/]+)/[^/]+\.so")
-_MODULE_GPU = re.compile(r"_(?:sm_?)?(\d{2,3})([af]?)(?=_|$)")
+_MODULE_GPU = re.compile(r"_sm_?(\d{2,3})[af]?(?=_|$)|_(\d{2,3})[af]?$")
+_NUMBERS = frozenset({75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121})
+"""Architectures that names of modules end with; a head dimension of 192 or 128 is none."""
 
 
 def not_loaded(paths: Iterable[str], gpu: Architecture) -> dict[str, str]:
@@ -56,8 +58,8 @@ def _module_reason(path: str, gpu: Architecture) -> str | None:
     module = _FLASHINFER.fullmatch(path)
     if not module:
         return None
-    named = [of_number(int(digits), suffix) for digits, suffix in _MODULE_GPU.findall(module[1])]
-    families = {one.major for one in named if 7 <= one.major <= 20}
+    numbers = {int(marked or last) for marked, last in _MODULE_GPU.findall(module[1])}
+    families = {of_number(number).major for number in numbers & _NUMBERS}
     if not families or gpu.major in families:
         return None
     return f"its name says that it is for compute capability {', '.join(f'{major}.x' for major in sorted(families))}"
