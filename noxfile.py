@@ -33,6 +33,7 @@ VERBS = {
     "drift": "Try the patch series on the released versions of SGLang; print the matrix.",
     "plan": "Show what would be built and why (--explain).",
     "build": "Build, install, serve and prove; a second time, cite the stored proof.",
+    "rebuild": "Build what is in the store again, elsewhere and as somebody else: the same bytes, or which differ.",
     "check": "Judge wheels and libraries by their binaries.",
     "install": "Install the built wheels into an environment.",
     "verify": "Compare the environment with its receipt, file by file.",

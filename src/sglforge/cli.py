@@ -390,8 +390,8 @@ def _parser(first: str) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.
     parser.add_argument("--version", action="version", version=f"sglforge {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     known = (
-        _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _check, _install, _verify, _render, _smoke, _tune,
-        _store, _explain,
+        _doctor, _lock, _fetch, _patch, _drift, _plan, _build, _rebuild, _check, _install, _verify, _render, _smoke,
+        _tune, _store, _explain,
     )  # fmt: skip
     for add in [add for add in known if add.__name__ == f"_{first}"] or known:
         add(verbs)
@@ -575,6 +575,16 @@ def _build(verbs: Verbs) -> None:
     parser.add_argument("--jobs", type=_count, metavar="N", help="at most so much at once (default: cores, up to 4)")
     parser.add_argument("--keep", action="store_true", help="keep working folders")
     parser.add_argument("--prove", action="store_true", help="start and probe the server again, although proven")
+
+
+def _rebuild(verbs: Verbs) -> None:
+    parser = _verb(
+        verbs, "rebuild", "Build stored packages again, elsewhere, as somebody else; the same bytes, or which differ."
+    )
+    _selecting(parser)
+    _recording(parser)
+    _online(parser)
+    parser.add_argument("packages", type=_text, nargs="*", metavar="PKG", help="default: all of the stack")
 
 
 def _check(verbs: Verbs) -> None:

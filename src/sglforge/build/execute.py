@@ -105,6 +105,7 @@ def execute(
     run: Runner = run_process,
     waiting: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = time.sleep,
+    user: int | None = None,
 ) -> StoredWheel:
     """Build one package and return its wheel in the store; what the store has is not built again.
 
@@ -126,6 +127,7 @@ def execute(
         run: How to run the build backend.
         waiting: Told for whom it waits, where another run builds the same.
         pause: Waits some seconds for that run; what it raises ends the waiting.
+        user: The number of the user that the build backend runs as, None for who runs us.
 
     Raises BuildError (``workspace-busy``, ...), CheckError (a wheel that is not what it should be), PatchError, and
     FetchError (an archive that cannot be unpacked).
@@ -155,6 +157,7 @@ def execute(
             keep=keep,
             rules=rules,
             run=run,
+            user=user,
         )
 
 
@@ -173,6 +176,7 @@ def _execute(
     keep: bool,
     rules: BinaryRules | None,
     run: Runner,
+    user: int | None,
 ) -> StoredWheel:
     started, clock = datetime.now(tz=UTC), time.monotonic()
     with working_folder(workspace, step.package, keep=keep) as scratch:
@@ -212,6 +216,7 @@ def _execute(
                     toolkit=toolkit,
                     run=run,
                     reports=reports,
+                    user=user,
                 )
                 check_step(step, built, python)
                 tree = unpack(built, scratch / "wheel-tree")

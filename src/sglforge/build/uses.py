@@ -20,8 +20,11 @@ from sglforge.errors import BuildError
 
 
 @contextmanager
-def using(workspace: Workspace, names: Iterable[str]) -> Iterator[None]:
-    """Keep what has these names from being removed while the block runs: build keys, hashes of archives, runs."""
+def using(workspace: Workspace, names: Iterable[str], *, mark: bool = True) -> Iterator[None]:
+    """Keep what has these names from being removed while the block runs: build keys, hashes of archives, runs.
+
+    With ``mark`` the entries of the store say that they were used now.
+    """
     own = sorted(set(names))
     workspace.locks.mkdir(parents=True, exist_ok=True)
     path = workspace.locks / f"uses-{os.getpid()}-{secrets.token_hex(4)}.json"
@@ -35,7 +38,7 @@ def using(workspace: Workspace, names: Iterable[str]) -> Iterator[None]:
             path.unlink(missing_ok=True)
             os.close(lock)
             raise
-    for key in own:
+    for key in own if mark else ():
         used(workspace, BuildKey(key))
     try:
         yield

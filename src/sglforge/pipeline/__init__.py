@@ -20,6 +20,7 @@ MODULES = {
     "patch": "sources",
     "drift": "drifting",
     "build": "unchanged",
+    "rebuild": "rebuilding",
     "check": "checking",
     "install": "building",
     "verify": "building",
