@@ -21,6 +21,7 @@ from sglforge.build.execute import BuildPython, execute
 from sglforge.build.hooks import give
 from sglforge.build.pep517 import Uv
 from sglforge.build.store import StoredWheel
+from sglforge.config.model import WheelSource
 from sglforge.patches.series import Series
 from sglforge.plan import Step
 from sglforge.sources.model import BroughtSource
@@ -96,7 +97,8 @@ def build_again(
         other = Workspace(root=folder / "elsewhere")
         other.root.mkdir()
         other.sources.symlink_to(workspace.sources)
-        user, words = another_user(python.path, run=run)
+        packs = isinstance(step.source, WheelSource)
+        user, words = (None, "nothing of it ran") if packs else another_user(python.path, run=run)
         made = execute(
             step,
             catalog_root=catalog_root,
@@ -129,11 +131,11 @@ def build_again(
 def another_user(python: Path, *, run: Runner = run_process) -> tuple[int | None, str]:
     """Return the number of a user that steps can become, None where there is none; and who that is, in words."""
     if os.geteuid() != 0:
-        return None, "the same (only root builds as somebody else)"
+        return None, "the same user (only root builds as somebody else)"
     try:
         user = pwd.getpwnam(SOMEBODY_ELSE).pw_uid
     except KeyError:
-        return None, f"the same (there is no user {SOMEBODY_ELSE})"
+        return None, f"the same user (there is no {SOMEBODY_ELSE})"
     with tempfile.TemporaryDirectory(prefix="sglforge-") as name:
         folder = Path(name)
         give(folder, user)
@@ -141,7 +143,7 @@ def another_user(python: Path, *, run: Runner = run_process) -> tuple[int | None
         try:
             sandbox([python, "-I", "-c", ""], cwd=folder, timeout_s=PROBE_TIMEOUT_S)
         except ProcessError:
-            return None, f"the same (user {SOMEBODY_ELSE} cannot run {python})"
+            return None, f"the same user ({SOMEBODY_ELSE} cannot run {python})"
         if not sandbox.placed:
-            return None, f"the same (user {SOMEBODY_ELSE} may not reach the folder without its fixed place)"
+            return None, f"the same user ({SOMEBODY_ELSE} does not reach the folder without a fixed place)"
     return user, SOMEBODY_ELSE

@@ -103,7 +103,7 @@ def _again(
             run=run,
         )
         shown.failed = not rebuilt.same
-        shown.say(f"the same bytes, built by {rebuilt.user}" if rebuilt.same else "other bytes")
+        shown.say(f"{'the same' if rebuilt.same else 'other'} bytes ({rebuilt.user})")
     return rebuilt
 
 
@@ -137,6 +137,6 @@ def _remarks(found: Sequence[Rebuilt]) -> tuple[Finding, ...]:
 
 
 def _line(rebuilt: Rebuilt) -> str:
-    place = str(rebuilt.sandbox["place"]) if rebuilt.sandbox else "packed again, nothing ran"
-    outcome = "same" if rebuilt.same else f"differs (in the store: {rebuilt.stored})"
-    return f"{outcome}  {rebuilt.wheel}  sha256 {rebuilt.rebuilt}  (user: {rebuilt.user}; place: {place})"
+    place = f", {rebuilt.sandbox['place']} place" if rebuilt.sandbox else ""
+    hashes = rebuilt.rebuilt if rebuilt.same else f"{rebuilt.rebuilt}, in the store {rebuilt.stored}"
+    return f"{'same' if rebuilt.same else 'differs'}  {rebuilt.wheel}  {hashes}  ({rebuilt.user}{place})"

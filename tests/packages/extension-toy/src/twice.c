@@ -1,0 +1,3 @@
+#include "twice.h"
+
+int twice(int number) { return 2 * positive(number); }

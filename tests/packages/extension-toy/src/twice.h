@@ -1,0 +1,3 @@
+#include <assert.h>
+int twice(int number);
+int positive(int number);
