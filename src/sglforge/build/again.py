@@ -6,25 +6,20 @@ import os
 import pwd
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sglforge.artifacts.differences import FileDifference, differences
 from sglforge.base.proc import ProcessError, Runner
 from sglforge.base.proc import run as run_process
-from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Sandbox
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
-from sglforge.build.execute import BuildPython, execute
 from sglforge.build.hooks import give
-from sglforge.build.pep517 import Uv
 from sglforge.build.store import StoredWheel
 from sglforge.config.model import WheelSource
-from sglforge.patches.series import Series
 from sglforge.plan import Step
-from sglforge.sources.model import BroughtSource
 
 SOMEBODY_ELSE = "nobody"
 PROBE_TIMEOUT_S = 30.0
@@ -72,25 +67,21 @@ class Rebuilt:
 
 
 def build_again(
-    step: Step,
-    stored: StoredWheel,
-    *,
-    catalog_root: Path,
-    archive: BroughtSource | None,
-    series: Series | None,
-    python: BuildPython,
-    workspace: Workspace,
-    record: RunRecord,
-    uv: Uv,
-    depends: Sequence[StoredWheel] = (),
-    run: Runner = run_process,
+    step: Step, stored: StoredWheel, *, build: Callable[..., StoredWheel], python: Path, workspace: Workspace
 ) -> Rebuilt:
     """Build a package from its plan in a workspace that is thrown away, and compare the wheel with the stored one.
 
-    That workspace has another path and an empty store, so nothing that was made before is taken but the wheels of
-    ``depends``. Root builds as another user where that one can run the Python. The store is only read.
+    That workspace has another path and an empty store, so nothing that was made before is taken but the wheels that
+    the package is built with. Root builds as another user where that one can run the Python. The store is only read.
 
-    Raises what :func:`sglforge.build.execute.execute` raises, and OSError where the stored wheel is gone.
+    Args:
+        step: The package and its plan.
+        stored: Its wheel.
+        build: :func:`sglforge.build.execute.execute` with all but its ``workspace`` and ``user``.
+        python: What it is built with.
+        workspace: Where the stored wheel and the sources are.
+
+    Raises what ``build`` raises, and OSError where the stored wheel is gone.
     """
     clock = time.monotonic()
     with working_folder(workspace, f"again-{step.package}") as folder:
@@ -98,20 +89,8 @@ def build_again(
         other.root.mkdir()
         other.sources.symlink_to(workspace.sources)
         packs = isinstance(step.source, WheelSource)
-        user, words = (None, "nothing of it ran") if packs else another_user(python.path, run=run)
-        made = execute(
-            step,
-            catalog_root=catalog_root,
-            archive=archive,
-            series=series,
-            python=python,
-            workspace=other,
-            record=record,
-            uv=uv,
-            depends=depends,
-            run=run,
-            user=user,
-        )
+        user, words = (None, "nothing of it ran") if packs else another_user(python)
+        made = build(workspace=other, user=user)
         same = made.sha256 == stored.sha256
         sandbox = made.provenance.get("sandbox")
         return Rebuilt(

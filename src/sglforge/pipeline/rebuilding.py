@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from sglforge.base import proc
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Isolation, weakest
 from sglforge.build import store
 from sglforge.build.again import Rebuilt, build_again
-from sglforge.build.execute import BuildPython
 from sglforge.build.store import StoredWheel
 from sglforge.build.uses import using
 from sglforge.errors import BuildError, Finding, InstallError, Severity
 from sglforge.host import isolation, package_index
+from sglforge.host.cuda.model import CudaToolkit
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Planned, plan, require_packages, select
 from sglforge.pipeline.sources import bring
 from sglforge.pipeline.tidying import works_with
+from sglforge.pipeline.toolkits import bring_toolkit, compiles
+from sglforge.pipeline.wheels import builder, toolkit_for
 from sglforge.plan import Step
-from sglforge.provision.uv import open_uv
 
 FILES_TOLD = 20
 CHANGES_TOLD = 5
@@ -36,7 +35,7 @@ def rebuild(request: Request, console: Console) -> Outcome:
     """
     selection = select(request, console)
     require_packages(request, selection)
-    selection.require_buildable()
+    selection.require_buildable(request.words("packages"))
     planned = plan(request, selection)
     wanted = request.words("packages") or tuple(step.package for step in planned.plan.steps)
     record = start_run(request, console)
@@ -44,7 +43,8 @@ def rebuild(request: Request, console: Console) -> Outcome:
         wheels = _stored(planned, wanted, request)
         chosen = [step for step in planned.plan.steps if step.package in wanted]
         console.expect(tuple(f"rebuild {step.package}" for step in chosen))
-        found = [_again(step, wheels, planned, request, record, console) for step in chosen]
+        toolkit = _toolkit(chosen, planned, request, record, console)
+        found = [_again(step, wheels, planned, request, record, console, toolkit=toolkit) for step in chosen]
     document = {
         **opening((*_findings(found), *_remarks(found)), console),
         **selection.to_json(),
@@ -76,6 +76,15 @@ def _stored(planned: Planned, wanted: Sequence[str], request: Request) -> dict[s
     return wheels
 
 
+def _toolkit(
+    steps: Sequence[Step], planned: Planned, request: Request, record: RunRecord, console: Console
+) -> CudaToolkit | None:
+    """Return the CUDA toolkit that some of the steps are compiled with, brought where it is not there."""
+    if not (wanted := toolkit_for(steps, planned)):
+        return None
+    return bring_toolkit(wanted, planned.python.interpreter, request, console, record, package_index.read())
+
+
 def _again(
     step: Step,
     wheels: dict[str, StoredWheel],
@@ -83,24 +92,30 @@ def _again(
     request: Request,
     record: RunRecord,
     console: Console,
+    *,
+    toolkit: CudaToolkit | None,
 ) -> Rebuilt:
     """Build one package again; show it as a step."""
     locations, cancellation = package_index.read(), Cancellation()
-    interpreter, run = planned.python.interpreter, partial(proc.run, cancellation=cancellation)
     source = bring(step, planned, request, console, locations, cancellation=cancellation)
+    build = builder(
+        step,
+        source,
+        [wheels[name] for name in step.depends],
+        planned,
+        request,
+        record,
+        locations,
+        cancellation,
+        toolkit=toolkit if compiles(step.recipe) else None,
+    )
     with console.step(f"rebuild {step.package}") as shown:
         rebuilt = build_again(
             step,
             wheels[step.package],
-            catalog_root=request.catalog_root,
-            archive=source,
-            series=planned.series.get(step.package),
-            python=BuildPython(path=interpreter.path, minor=interpreter.minor),
+            build=build,
+            python=planned.python.interpreter.path,
             workspace=request.workspace,
-            record=record,
-            uv=open_uv(locations, offline=request.offline, run=run),
-            depends=[wheels[name] for name in step.depends],
-            run=run,
         )
         shown.failed = not rebuilt.same
         shown.say(f"{'the same' if rebuilt.same else 'other'} bytes ({rebuilt.user})")

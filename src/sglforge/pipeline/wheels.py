@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -153,34 +153,53 @@ def _build(
     *,
     toolkit: CudaToolkit | None,
 ) -> StoredWheel:
-    from sglforge.build.execute import BuildPython, execute
-    from sglforge.pipeline.fitness import binary_rules
-
-    interpreter, run = planned.python.interpreter, partial(proc.run, cancellation=cancellation)
+    execute = builder(step, source, depends, planned, request, record, locations, cancellation, toolkit=toolkit)
     with console.step(f"build {step.package}") as shown:
         shown.progress(note=step.why)
         wheel = execute(
-            step,
-            catalog_root=request.catalog_root,
-            archive=source,
-            series=planned.series.get(step.package),
-            python=BuildPython(path=interpreter.path, minor=interpreter.minor),
             workspace=request.workspace,
-            record=record,
-            uv=open_uv(locations, offline=request.offline, run=run),
-            depends=depends,
-            toolkit=toolkit,
             keep=request.flag("keep"),
-            rules=binary_rules(planned, toolkit),
             waiting=partial(say_waiting, console, step.package),
             pause=cancellation.sleep,
-            run=run,
         )
         took = _took(wheel) if console.verbosity is Verbosity.VERBOSE else ""
         if isinstance(numbers := wheel.provenance.get("resources"), dict):
             shown.took(cpu_s=numbers.get("cpu_seconds"), peak_mib=numbers.get("peak_rss_mib"))
         shown.say(f"{wheel.path.name} ({step.why}){took}")
     return wheel
+
+
+def builder(
+    step: Step,
+    source: BroughtSource | None,
+    depends: Sequence[StoredWheel],
+    planned: Planned,
+    request: Request,
+    record: RunRecord,
+    locations: IndexLocations,
+    cancellation: Cancellation,
+    *,
+    toolkit: CudaToolkit | None,
+) -> Callable[..., StoredWheel]:
+    """Return what builds a step: `execute`, with all that decides what it makes, in whatever ``workspace``."""
+    from sglforge.build.execute import BuildPython, execute
+    from sglforge.pipeline.fitness import binary_rules
+
+    interpreter, run = planned.python.interpreter, partial(proc.run, cancellation=cancellation)
+    return partial(
+        execute,
+        step,
+        catalog_root=request.catalog_root,
+        archive=source,
+        series=planned.series.get(step.package),
+        python=BuildPython(path=interpreter.path, minor=interpreter.minor),
+        record=record,
+        uv=open_uv(locations, offline=request.offline, run=run),
+        depends=depends,
+        toolkit=toolkit,
+        rules=binary_rules(planned, toolkit),
+        run=run,
+    )
 
 
 def _took(wheel: StoredWheel) -> str:
