@@ -74,19 +74,19 @@ class FileDifference:
             "changes": [change.to_json() for change in self.changes],
         }
 
-    def describe(self, *, changes: int) -> str:
-        """Return the difference in words, with its first places."""
+    def lines(self, *, changes: int) -> Iterator[str]:
+        """Yield the difference for people, with its first places."""
         match self.kind:
             case "only-first":
-                return f"{self.name} is only in the first wheel"
+                yield f"{self.name} is only in the first wheel"
             case "only-second":
-                return f"{self.name} is only in the second wheel"
+                yield f"{self.name} is only in the second wheel"
             case _:
-                pass
-        sizes = "" if self.sizes[0] == self.sizes[1] else f" ({self.sizes[0]} and {self.sizes[1]} bytes long)"
-        places = "; ".join(change.describe() for change in self.changes[:changes])
-        more = "; ..." if len(self.changes) > changes else ""
-        return f"{self.name}{sizes}: {self.differing} bytes differ, {places}{more}"
+                sizes = "" if self.sizes[0] == self.sizes[1] else f" ({self.sizes[0]} and {self.sizes[1]} bytes long)"
+                yield f"{self.name}{sizes}: {self.differing} bytes differ"
+                yield from (f"  {change.describe()}" for change in self.changes[:changes])
+                if len(self.changes) > changes:
+                    yield "  ..."
 
 
 def differences(first: Path, second: Path) -> tuple[FileDifference, ...]:

@@ -192,8 +192,8 @@ def name_of(model: type[_Event]) -> str:
 _INTRODUCTION = """# Events of a run
 
 Generated from `sglforge.pipeline.events`. Every verb that keeps a run record (`build`, `fetch`, `install`, `lock`,
-`smoke`, `tune`) appends its events to `runs/<id>/events.jsonl` as they happen, one JSON object a line, and to the
-FILE of `--events FILE`:
+`rebuild`, `smoke`, `tune`) appends its events to `runs/<id>/events.jsonl` as they happen, one JSON object a line, and
+to the FILE of `--events FILE`:
 
 - a file is appended to, so that several verbs can share it; one at a time;
 - a FIFO must have a reader (`events-without-reader` otherwise);

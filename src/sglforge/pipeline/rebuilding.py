@@ -140,7 +140,7 @@ def _findings(found: Sequence[Rebuilt]) -> tuple[Finding, ...]:
 
 
 def _detail(rebuilt: Rebuilt) -> tuple[str, ...]:
-    told = [difference.describe(changes=CHANGES_TOLD) for difference in rebuilt.differences[:FILES_TOLD]]
+    told = [line for file in rebuilt.differences[:FILES_TOLD] for line in file.lines(changes=CHANGES_TOLD)]
     left = len(rebuilt.differences) - FILES_TOLD
     return (*told, *([f"and {left} more files"] if left > 0 else []))
 

@@ -39,10 +39,13 @@ def test_each_kind_is_told(tmp_path: Path) -> None:
     assert (new.name, new.kind, new.sizes) == ("new", "only-second", (0, 3))
     assert (text.name, text.kind, text.sizes, text.differing) == ("text", "content", (13, 13), 2)
     assert text.changes == (Change(offset=9, section=None, first=b"0:0", second=b"1:3"),)
-    assert text.describe(changes=3) == "text: 2 bytes differ, at 0x9: 30 3a 30 '0:0' | 31 3a 33 '1:3'"
+    assert [*text.lines(changes=3)] == ["text: 2 bytes differ", "  at 0x9: 30 3a 30 '0:0' | 31 3a 33 '1:3'"]
+    assert [*text.lines(changes=0)] == ["text: 2 bytes differ", "  ..."]
     assert text.to_json()["changes"] == [{"offset": 9, "section": None, "first": "303a30", "second": "313a33"}]
-    assert "only in the first" in gone.describe(changes=1)
-    assert "only in the second" in new.describe(changes=1)
+    assert [*gone.lines(changes=1), *new.lines(changes=1)] == [
+        "gone is only in the first wheel",
+        "new is only in the second wheel",
+    ]
 
 
 def test_record_is_told_where_it_alone_differs(tmp_path: Path) -> None:
@@ -63,8 +66,9 @@ def test_a_longer_file_differs_by_what_it_is_longer(tmp_path: Path) -> None:
     (found,) = differences(one, wheel(tmp_path / "2", {"a": b"x" * 12}))
     assert (found.sizes, found.differing) == ((10, 12), 2)
     assert found.changes == (Change(offset=10, section=None, first=b"", second=b"xx"),)
-    assert "(10 and 12 bytes long)" in found.describe(changes=1)
-    assert "nothing | 78 78 'xx'" in found.describe(changes=1)
+    head, place = found.lines(changes=1)
+    assert head == "a (10 and 12 bytes long): 2 bytes differ"
+    assert place == "  at 0xa: nothing | 78 78 'xx'"
 
 
 @given(st.binary(max_size=400), st.binary(max_size=400))
@@ -107,7 +111,7 @@ def test_bytes_of_shared_objects_are_in_sections(tmp_path: Path) -> None:
     (text,) = [change for change in found.changes if change.section == ".rodata"]
     assert (text.first, text.second) == (b"A", b"B")
     assert one[text.offset : text.offset + 1] == b"A"
-    assert "in .rodata: 41 'A' | 42 'B'" in found.describe(changes=CHANGES)
+    assert f"  at {text.offset:#x} in .rodata: 41 'A' | 42 'B'" in found.lines(changes=CHANGES)
 
 
 @needs_compiler

@@ -135,7 +135,7 @@ def require_place(wheel: StoredWheel) -> None:
 
 
 def told(one: StoredWheel, other: StoredWheel) -> str:
-    return "\n".join(difference.describe(changes=9) for difference in differences(one.path, other.path))
+    return "\n".join(line for file in differences(one.path, other.path) for line in file.lines(changes=9))
 
 
 def on_another_day(folder: Path) -> Callable[..., Completed]:
