@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sglforge.artifacts.sections import Sections, read_sections
+from sglforge.artifacts.elf import Elf, ElfError, is_elf, read_elf
 
 CHUNK_BYTES = 1 << 16
 CHANGES = 16
@@ -123,7 +123,7 @@ def _archives(first: Path, second: Path) -> Iterator[FileDifference]:
 
 
 def _contents(name: str, one: bytes, other: bytes) -> FileDifference:
-    sections = read_sections(one), read_sections(other)
+    sections = _sections(one), _sections(other)
     if len(one) != len(other) and sections[0] and sections[1]:
         count, changes = _by_section(one, other, sections[0], sections[1])
     else:
@@ -135,11 +135,11 @@ def _contents(name: str, one: bytes, other: bytes) -> FileDifference:
     )
 
 
-def _by_section(one: bytes, other: bytes, ours: Sections, theirs: Sections) -> tuple[int, list[Change]]:
+def _by_section(one: bytes, other: bytes, ours: Elf, theirs: Elf) -> tuple[int, list[Change]]:
     """Compare the sections that two files both have, so that one more byte early does not hide what is the same."""
     count, changes = 0, []
-    for section in ours.all:
-        twin = theirs.named(section.name)
+    for section in ours.sections:
+        twin = theirs.section(section.name)
         if not section.size and not (twin and twin.size):
             continue
         mine = one[section.offset : section.offset + section.size]
@@ -153,7 +153,7 @@ def _by_section(one: bytes, other: bytes, ours: Sections, theirs: Sections) -> t
     return count, changes[: OF_SECTION * CHANGES]
 
 
-def _compared(one: bytes, other: bytes, *, sections: Sections | None = None) -> tuple[int, list[Change]]:
+def _compared(one: bytes, other: bytes, *, sections: Elf | None = None) -> tuple[int, list[Change]]:
     """Return how many bytes differ, and the first places; what one is longer by differs."""
     common = min(len(one), len(other))
     count, places = max(len(one), len(other)) - common, list[tuple[int, int]]()
@@ -171,10 +171,18 @@ def _compared(one: bytes, other: bytes, *, sections: Sections | None = None) -> 
     return count, [_change(one, other, begin, end, sections) for begin, end in places[:CHANGES]]
 
 
-def _change(one: bytes, other: bytes, begin: int, end: int, sections: Sections | None) -> Change:
-    section = sections.at(begin) if sections else None
+def _change(one: bytes, other: bytes, begin: int, end: int, sections: Elf | None) -> Change:
+    section = sections.section_at(begin) if sections else None
     shown = slice(begin, min(end, begin + SHOWN_BYTES))
     return Change(offset=begin, section=section.name if section else None, first=one[shown], second=other[shown])
+
+
+def _sections(data: bytes) -> Elf | None:
+    """Return what an ELF file says of its sections; None for any other file, and for one that is broken."""
+    try:
+        return read_elf(data, symbols=False) if is_elf(data) else None
+    except ElfError:
+        return None
 
 
 def _shown(data: bytes) -> str:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sglforge.artifacts.differences import CHANGES, SHOWN_BYTES, Change, _compared, differences
-from sglforge.artifacts.sections import read_sections
+from sglforge.artifacts.differences import CHANGES, SHOWN_BYTES, Change, _compared, _sections, differences
 
 
 def wheel(path: Path, files: dict[str, bytes], *, time: tuple[int, ...] = (1980, 1, 1, 0, 0, 0)) -> Path:
@@ -127,4 +126,4 @@ def test_what_is_the_same_but_moved_is_not_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF" + b"\xff" * 100, b"text"])
 def test_what_is_no_elf_file_has_no_sections(content: bytes) -> None:
-    assert read_sections(content) is None
+    assert _sections(content) is None
