@@ -246,7 +246,7 @@ def sandboxed(folders: tuple[Path, ...], more: Path) -> list[str]:
 
     from sglforge.base.sandbox.step import LAUNCHER
 
-    return [sys.executable, "-I", "-S", str(LAUNCHER), "1", "", *map(str, folders), str(more), "--"]
+    return [sys.executable, "-I", "-S", str(LAUNCHER), "1", "", "", *map(str, folders), str(more), "--"]
 
 
 @pytest.mark.parametrize("damage", ["ledger-gone", "settings-odd-peaks", "journal-a-folder"])
