@@ -250,3 +250,18 @@ def test_without_a_fixed_place_compilers_write_it_all_the_same(
         assert str(tmp_path).encode() not in libraries[name]
         assert f"{PLACE}/work/source/csrc/area.c".encode() in libraries[name]
     assert libraries["real"] == libraries["elsewhere"] == libraries["fixed"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_a_python_that_others_cannot_run_is_run_by_the_same_user(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python").symlink_to(sys.executable)
+    user, words = another_user(closed / "python")
+    assert user is None
+    assert words.startswith("the same user (nobody cannot run")
+
+
+def test_who_is_not_root_stays_who_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert another_user(Path(sys.executable)) == (None, "the same user (only root builds as somebody else)")
