@@ -433,6 +433,15 @@ def _online(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _compiling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--modules",
+        type=_text,
+        metavar="SET",
+        help="set of modules that packages compile ahead of time (default: the recipe's)",
+    )
+
+
 def _recording(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--events", type=_path, metavar="FILE", help="append events there as they happen, as JSON lines: a file, a FIFO"
@@ -479,6 +488,7 @@ def _lock(verbs: Verbs) -> None:
 def _fetch(verbs: Verbs) -> None:
     parser = _verb(verbs, "fetch", "Fetch and verify everything a build needs; afterwards --offline works.")
     _selecting(parser)
+    _compiling(parser)
     _recording(parser)
     _online(parser)
     _sharing(parser)
@@ -556,6 +566,7 @@ def _drifting(parser: argparse.ArgumentParser) -> None:
 def _plan(verbs: Verbs) -> None:
     parser = _verb(verbs, "plan", "Show steps, keys, hit or miss and why; never downloads.")
     _selecting(parser)
+    _compiling(parser)
     _online(parser)
     _sharing(parser)
     parser.add_argument(
@@ -566,6 +577,7 @@ def _plan(verbs: Verbs) -> None:
 def _build(verbs: Verbs) -> None:
     parser = _verb(verbs, "build", "Doctor, fetch, patch, build, check, install, smoke: ends with a proven server.")
     _selecting(parser)
+    _compiling(parser)
     _recording(parser)
     _online(parser)
     _sharing(parser)
@@ -613,6 +625,7 @@ def _check(verbs: Verbs) -> None:
 def _install(verbs: Verbs) -> None:
     parser = _verb(verbs, "install", "Install the built wheels and their locked requirements into an environment.")
     _selecting(parser)
+    _compiling(parser)
     _recording(parser)
     _online(parser)
     parser.add_argument("--env", metavar="NAME", help="default: <stack>.<target>")

@@ -24,8 +24,9 @@ from sglforge.config.model import (
     Target,
     WheelSource,
 )
-from sglforge.errors import LockError
+from sglforge.errors import ConfigError, LockError
 from sglforge.keys.changes import Change, changes
+from sglforge.keys.modules import PlannedModules, compiles_modules, planned_modules
 from sglforge.keys.parts import KEY_FORMAT, Parts, key_of, label, parts_of, source_parts, variables
 from sglforge.keys.requirements import unpinned
 
@@ -38,13 +39,16 @@ class Known:
 
     ``toolchain`` holds the host's parts of the toolchain by their names in recipes, ``compilers`` the user's CC and
     CXX. By package: ``sources`` the sha256 of the archive or the digest of the source folder, ``series`` the digests
-    of the patch topics that are applied, in their order.
+    of the patch topics that are applied, in their order, ``drivers`` the digest of the program that asks for the
+    statements of its modules. ``module_set`` is the name of the set that is asked for, None for each recipe's default.
     """
 
     toolchain: Mapping[str, str]
     sources: Mapping[str, Sha256]
     series: Mapping[str, Mapping[str, Sha256]]
     compilers: Mapping[str, str] = field(default_factory=dict)
+    drivers: Mapping[str, Sha256] = field(default_factory=dict)
+    module_set: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class Draft:
 
     ``key_parts`` is what the key was computed from; ``local_version`` labels the wheel; ``environment`` are the
     variables that the recipe and its compilers bring into the build; ``depends`` are the packages whose wheels are
-    installed in the build environment.
+    installed in the build environment; ``modules`` is what is compiled ahead of time into the wheel.
     """
 
     package: str
@@ -66,6 +70,7 @@ class Draft:
     local_version: str
     environment: Mapping[str, str] = field(default_factory=dict)
     depends: tuple[str, ...] = ()
+    modules: PlannedModules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,15 +150,18 @@ def draft(
     """Return the packages of a stack for a target with their keys, in the stack's order.
 
     Raises LockError ``lock-stale`` when the lock lacks a package of the stack, or a requirement of its build, or
-    pins another version of it.
+    pins another version of it, ``foreign-package`` when it has a distribution that a recipe refuses; ConfigError
+    ``unknown-module-set``.
     """
+    names = packages(stack, target)
+    _refuse_foreign(names, recipes, lock, python)
     made: dict[str, Draft] = {}
     toolchain = {
         **known.toolchain,
         "python-abi": f"cp{python.minor.replace('.', '')}",
         "torch": f"{python.torch.version}+{python.torch.variant}",
     }
-    for package in packages(stack, target):
+    for package in names:
         recipe, source = recipes[package], stack.packages[package].source
         locked = _locked(package, source, lock)
         method = source.method
@@ -161,6 +169,17 @@ def draft(
         build_requires = _build_requires(recipe, source, lock)
         content, topics = source_parts(source, locked, known.sources.get(package)), known.series.get(package, {})
         environment = variables(recipe, method=method, version=_version(source, locked), compilers=known.compilers)
+        modules = (
+            planned_modules(
+                recipe,
+                wanted=known.module_set,
+                target=target,
+                locked=lock.modules.get(package),
+                driver=known.drivers[package],
+            )
+            if compiles_modules(recipe, method=method, target=target)
+            else None
+        )
         parts = parts_of(
             recipe=recipe,
             target=target,
@@ -172,6 +191,7 @@ def draft(
             toolchain=toolchain,
             environment=environment,
             depends={name: made[name].key for name in depends},
+            modules=modules.parts() if modules else None,
         )
         made[package] = Draft(
             package=package,
@@ -181,9 +201,22 @@ def draft(
             build_requires=build_requires,
             key=key_of(parts),
             key_parts=parts,
-            local_version=label(target=target, python=python, source=content, topics=topics),
+            local_version=label(
+                target=target,
+                python=python,
+                source=content,
+                topics=topics,
+                modules=modules.name if modules else None,
+            ),
             environment=environment,
             depends=depends,
+            modules=modules,
+        )
+    if known.module_set and not any(draft.modules for draft in made.values()):
+        raise ConfigError(
+            code="unknown-module-set",
+            message=f"no package of stack {stack.name} has modules for target {target.name}",
+            hint="leave --modules out",
         )
     return tuple(made.values())
 
@@ -219,6 +252,25 @@ def needed(steps: Sequence[Step], wanted: Collection[str], *, of_hits: bool = Fa
         if step.package in names and (of_hits or step.state == "miss"):
             names.update(step.depends)
     return tuple(step for step in steps if step.package in names)
+
+
+def _refuse_foreign(
+    names: Sequence[str], recipes: Mapping[str, PackageRecipe], lock: Lock, python: LockedPython
+) -> None:
+    """Refuse an environment that has what does not go with a package that we build.
+
+    Raises LockError ``foreign-package``.
+    """
+    locked = {pinned.name for pinned in python.requirements}
+    for name in names:
+        for refused, reason in recipes[name].refuses.items():
+            if refused in locked:
+                raise LockError(
+                    code="foreign-package",
+                    message=f"the environment of stack {lock.stack} has {refused} beside {name}: {reason}",
+                    hint=f"take {refused} out of the stack's requirements (where a package asks for it, add it to "
+                    f"`relaxed`), then nox -s lock -- --stack {lock.stack} --target {lock.target}",
+                )
 
 
 def _step(draft: Draft, found: Found) -> Step:

@@ -11,6 +11,7 @@ from sglforge.config import variables
 from sglforge.config.cuda import cuda_of_variant, major
 from sglforge.config.model import (
     GitSource,
+    Modules,
     PackageRecipe,
     PathSource,
     Profile,
@@ -31,8 +32,11 @@ CATALOG_PREFIX = "catalog:"
 _CLAUSE = r"(?:==|>=|<=|~=|!=|>|<)\s*[0-9][0-9a-zA-Z.]*(?:\.\*)?"
 _PLAIN_REQUIREMENT = re.compile(rf"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:{_CLAUSE}(?:\s*,\s*{_CLAUSE})*)?")
 
+_TORCH_PLACES = {"requirements": "the environment's `torch`", "requires": "`modules.torch`"}
+"""Where the torch of a list of requirements is said, by the list's key."""
 
-def check_packages(packages: Shelf[PackageRecipe]) -> Iterator[Finding]:
+
+def check_packages(root: Path, packages: Shelf[PackageRecipe]) -> Iterator[Finding]:
     """Yield the faults of package recipes."""
     for written in packages:
         yield from _requirements(written, written.model.build_requires, ("build-requires",))
@@ -46,12 +50,33 @@ def check_packages(packages: Shelf[PackageRecipe]) -> Iterator[Finding]:
                 "`cuda` says what is taken of a CUDA toolkit, and `toolchain` does not have nvcc",
                 hint='add "nvcc" to `toolchain`, or leave `cuda` out',
             )
+        if written.model.modules:
+            yield from _modules(root, written, written.model.modules)
 
 
 def check_toolkits(toolkits: Shelf[Toolkit]) -> Iterator[Finding]:
     """Yield the faults of toolkits."""
     for written in toolkits:
         yield from _requirements(written, written.model.requires, ("requires",))
+
+
+def _modules(root: Path, written: Written[PackageRecipe], modules: Modules) -> Iterator[Finding]:
+    """Yield the faults of what a recipe says of modules that are compiled ahead of time."""
+    yield from _requirements(written, modules.requires, ("modules", "requires"))
+    if not (root / modules.driver).is_file():
+        yield written.fault(
+            "file-missing",
+            ("modules", "driver"),
+            f"there is no file {modules.driver} in the catalog",
+            hint="name the program that has the package write the statements of its modules",
+        )
+    if modules.default_set not in modules.sets:
+        yield written.fault(
+            "unknown-module-set",
+            ("modules", "default-set"),
+            f"there is no set `{modules.default_set}` among the recipe's own",
+            hint=hint(modules.default_set, modules.sets),
+        )
 
 
 def check_targets(targets: Shelf[Target], stacks: Shelf[Stack], toolkits: Shelf[Toolkit]) -> Iterator[Finding]:
@@ -268,12 +293,12 @@ def _requirements(written: Written[N], requirements: list[str], key: KeyPath) ->
                     hint='write it as PEP 508 says: "name", "name==1.2" or "name[extra]>=1,<2"',
                 )
                 continue
-        if key[-1] == "requirements" and name.lower() == "torch":
+        if key[-1] in _TORCH_PLACES and name.lower() == "torch":
             yield written.fault(
                 "invalid-value",
                 place,
                 "torch among the requirements: it is installed first and never resolved",
-                hint="say its version and variant in the environment's `torch`",
+                hint=f"say its version and variant in {_TORCH_PLACES[str(key[-1])]}",
             )
 
 

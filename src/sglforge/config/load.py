@@ -70,7 +70,7 @@ def load_catalog(root: Path) -> Catalog:
         *toolkits.faults,
         *stacks.faults,
         *profiles.faults,
-        *check_packages(packages),
+        *check_packages(root, packages),
         *check_targets(targets, stacks, toolkits),
         *check_toolkits(toolkits),
         *check_stacks(root, stacks, packages=packages, targets=targets, toolkits=toolkits, profiles=profiles),

@@ -122,6 +122,13 @@ class LockedTorch(FileModel):
     ]
 
 
+class LockedModules(FileModel):
+    """The environment in which a package writes the statements of its modules."""
+
+    torch: Annotated[LockedTorch, Field(description="the torch that is imported; wheels for every locked Python")]
+    requirements: Annotated[list[LockedRequirement], Field(description="everything else, complete")]
+
+
 class LockedPython(FileModel):
     """The environment of one Python minor."""
 
@@ -147,6 +154,9 @@ class Lock(FileModel):
     toolkit: Annotated[
         LockedToolkit | None, Field(description="CUDA toolkit of the target; its versions hold for environments too")
     ] = None
+    modules: Annotated[
+        dict[Name, LockedModules], Field(description="environment of the modules of each package that has them")
+    ] = {}  # noqa: RUF012 - a pydantic default
     pythons: Annotated[list[LockedPython], Field(description="environments, one for each Python minor", min_length=1)]
 
 
@@ -225,16 +235,23 @@ def _document(lock: Lock) -> Iterator[str]:
         yield f"release = {_text(lock.toolkit.release)}"
         yield from _array("requires", [_text(requirement) for requirement in lock.toolkit.requires])
         yield from _requirements("toolkit.requirements", lock.toolkit.requirements)
+    for name, modules in sorted(lock.modules.items()):
+        yield f"\n[modules.{_text(name)}]"
+        yield from _with_torch(f"modules.{_text(name)}", modules.torch, modules.requirements)
     for python in lock.pythons:
         yield "\n[[pythons]]"
         yield f"minor = {_text(python.minor)}"
-        if not python.requirements:
-            yield "requirements = []"
-        yield "\n[pythons.torch]"
-        yield f"version = {_text(python.torch.version)}"
-        yield f"variant = {_text(python.torch.variant)}"
-        yield from _array("sha256", [_text(digest) for digest in sorted(python.torch.sha256)])
-        yield from _requirements("pythons.requirements", python.requirements)
+        yield from _with_torch("pythons", python.torch, python.requirements)
+
+
+def _with_torch(table: str, torch: LockedTorch, requirements: Sequence[LockedRequirement]) -> Iterator[str]:
+    if not requirements:
+        yield "requirements = []"
+    yield f"\n[{table}.torch]"
+    yield f"version = {_text(torch.version)}"
+    yield f"variant = {_text(torch.variant)}"
+    yield from _array("sha256", [_text(digest) for digest in sorted(torch.sha256)])
+    yield from _requirements(f"{table}.requirements", requirements)
 
 
 def _archive(source: LockedArchive) -> Iterator[str]:

@@ -35,7 +35,12 @@ VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 QUALIFIED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.(?:<locals>\.)?[A-Za-z_][A-Za-z0-9_]*)*$"
 DOTTED_NAME = r"^[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*$"
 
+MODULE_GLOB = r"^[A-Za-z0-9_.*?\[\]!-]+$"
+MODULE_PLACE = r"^(?:[A-Za-z0-9_-]+/)+(?:\{name\}/)?\{name\}\.so$"
+
 PATTERNS = {
+    MODULE_GLOB: "the name of a module, or a glob of names",
+    MODULE_PLACE: "a path in the wheel whose file is `{name}.so`",
     NAME: "lower-case letters and digits, with single hyphens or dots between them",
     SHA256: "64 lower-case hexadecimal digits",
     MINOR: "a Python minor such as 3.12",
@@ -187,6 +192,52 @@ class CompileMemory(FileModel):
     ] = {}
 
 
+class TorchPin(FileModel):
+    """The torch of an environment: installed first, never replaced."""
+
+    version: Annotated[Version, Field(description="exact version without its local part")]
+    variant: Annotated[str, Field(description="local version that names the build: `cpu`, `cu130`", pattern=VARIANT)]
+
+
+class ModuleSet(FileModel):
+    """Compiled modules that go together."""
+
+    description: Annotated[str, Field(description="one sentence: what the set is for")]
+    names: Annotated[
+        list[Annotated[str, Field(pattern=MODULE_GLOB)]],
+        Field(description="names or globs of the modules, as the package itself calls them", min_length=1),
+    ]
+    claims: Annotated[
+        list[Literal["fp4-convert", "omma", "qmma"]],
+        Field(description="instructions that must be in the machine code of the set"),
+    ] = []
+    cpu_minutes: Annotated[
+        float | None, Field(description="CPU minutes that its compilation took where it was measured", gt=0)
+    ] = None
+
+
+class Modules(FileModel):
+    """Modules that a package compiles by itself when it runs, compiled ahead of time into its wheel."""
+
+    driver: Annotated[
+        Folder,
+        Field(description="program of the catalog that has the package write the statements of its modules for ninja"),
+    ]
+    into: Annotated[
+        str, Field(description="where a module goes in the wheel; `{name}` is its name", pattern=MODULE_PLACE)
+    ]
+    requires: Annotated[
+        list[str],
+        Field(description="PEP 508 requirements of the driver's environment, without torch; the lock pins them"),
+    ]
+    torch: Annotated[
+        TorchPin,
+        Field(description="the torch that the driver imports; modules must not be linked against it"),
+    ]
+    default_set: Annotated[Name, Field(description="set that is compiled where none is named")]
+    sets: Annotated[dict[Name, ModuleSet], Field(description="sets of modules by name", min_length=1)]
+
+
 class PackageRecipe(FileModel):
     """How one package is built (`recipes/packages/<name>.toml`).
 
@@ -224,6 +275,13 @@ class PackageRecipe(FileModel):
         CudaNeeds | None,
         Field(description="with `nvcc` in `toolchain`: what it takes of the CUDA toolkit beside what all builds take"),
     ] = None
+    modules: Annotated[
+        Modules | None, Field(description="source builds for GPUs: modules that are compiled ahead of time")
+    ] = None
+    refuses: Annotated[
+        dict[Name, str],
+        Field(description="distributions that no environment has beside this package, each with its reason"),
+    ] = {}
     waits_for: Annotated[
         str | None,
         Field(description="what must arrive before it can be built from source; planning works without"),
@@ -275,13 +333,6 @@ class Target(FileModel):
     waits_for: Annotated[
         str | None, Field(description="what must arrive before it can be built; planning works without")
     ] = None
-
-
-class TorchPin(FileModel):
-    """The torch of an environment: installed first, never replaced."""
-
-    version: Annotated[Version, Field(description="exact version without its local part")]
-    variant: Annotated[str, Field(description="local version that names the build: `cpu`, `cu130`", pattern=VARIANT)]
 
 
 class StackPackage(FileModel):

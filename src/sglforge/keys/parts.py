@@ -39,6 +39,7 @@ def parts_of(
     toolchain: Mapping[str, str],
     environment: Mapping[str, str],
     depends: Mapping[str, BuildKey],
+    modules: Parts | None = None,
 ) -> dict[str, object]:
     """Return everything that decides what the build of a package makes.
 
@@ -54,6 +55,7 @@ def parts_of(
         toolchain: The toolchain's parts by their names in recipes.
         environment: What :func:`variables` returned.
         depends: The keys of the packages that are installed in the build environment.
+        modules: What decides of the modules that are compiled into the wheel, None without any.
     """
     return {
         "format": KEY_FORMAT,
@@ -69,6 +71,7 @@ def parts_of(
         "toolchain": {name: toolchain[name] for name in recipe.toolchain},
         "environment": dict(environment),
         "depends": dict(depends),
+        **({"modules": dict(modules)} if modules else {}),
     }
 
 
@@ -121,14 +124,22 @@ def variables(
     return dict(sorted({**chosen, **written}.items()))
 
 
-def label(*, target: Target, python: LockedPython, source: Parts, topics: Mapping[str, Sha256]) -> str:
-    """Return the local version of a wheel: ``cu130.sm120.t<tree>.p<patches>``, without what there is none of.
+def label(
+    *,
+    target: Target,
+    python: LockedPython,
+    source: Parts,
+    topics: Mapping[str, Sha256],
+    modules: str | None = None,
+) -> str:
+    """Return the local version of a wheel: ``cu130.sm120.t<tree>.p<patches>.<modules>``, without what there is none of.
 
-    It is the same for every commit that leaves the source's paths and the patches alone. The arguments are those of
-    :func:`parts_of`.
+    It is the same for every commit that leaves the source's paths and the patches alone. ``modules`` is the name of
+    the set that is compiled into it, the other arguments are those of :func:`parts_of`.
     """
     words = [*_cuda(target, python).values(), target.name.replace("-", "."), f"t{_tree(source)[:SHORT]}"]
-    return ".".join([*words, f"p{digest(list(topics.items()))[:SHORT]}"] if topics else words)
+    words += [f"p{digest(list(topics.items()))[:SHORT]}"] if topics else []
+    return ".".join([*words, modules.replace("-", ".")] if modules else words)
 
 
 def _tree(source: Parts) -> str:

@@ -15,6 +15,7 @@ from sglforge.base.scratch import working_folder
 from sglforge.config import suggest
 from sglforge.config.lockfile import (
     Lock,
+    LockedModules,
     LockedPython,
     LockedRequirement,
     LockedSource,
@@ -27,11 +28,12 @@ from sglforge.config.lockfile import (
 from sglforge.config.model import GitSource, SdistSource, Toolkit, WheelSource
 from sglforge.errors import ConfigError, FetchError, Finding, InstallError, LockError, PatchError, Severity
 from sglforge.host import package_index
+from sglforge.keys.modules import compiles_modules
 from sglforge.pipeline.gitlocking import Moved, lock_git, updates_all
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.running import start_run
 from sglforge.pipeline.select import Selection, select
-from sglforge.provision.resolve import resolve, resolve_build
+from sglforge.provision.resolve import resolve, resolve_build, resolve_modules
 from sglforge.provision.uv import Uv, open_uv
 from sglforge.sources.pin import pin
 
@@ -71,6 +73,7 @@ def lock(request: Request, console: Console) -> Outcome:
         remarks = (*remarks, *_without_commit(moved, request))
         sources = {**_releases(selection, names, locations, console), **moved.sources}
         build_requires = _build_requires(request, selection, previous, names, uv, folder, console)
+        modules = _modules(request, selection, previous, names, uv, folder, console)
         pythons, findings = _pythons(request, selection, previous, requirements, toolkit, uv, folder, console)
     findings = [*remarks, *findings]
     made = Lock(
@@ -80,6 +83,7 @@ def lock(request: Request, console: Console) -> Outcome:
         sources=sources,
         build_requires=build_requires,
         toolkit=toolkit,
+        modules=modules,
         pythons=pythons,
     )
     changed = write_lock(path, dump_lock(made))
@@ -245,6 +249,33 @@ def _without_commit(moved: Moved, request: Request) -> tuple[Finding, ...]:
     )
 
 
+def _modules(
+    request: Request,
+    selection: Selection,
+    previous: Lock | None,
+    names: Sequence[str],
+    uv: Uv,
+    folder: Path,
+    console: Console,
+) -> dict[str, LockedModules]:
+    """Pin the environment in which packages write the statements of their modules; what is not updated stays."""
+    kept = previous.modules if previous and not updates_all(request) else {}
+    found = {}
+    for name in names:
+        recipe, method = selection.catalog.packages[name], selection.stack.packages[name].source.method
+        if recipe.modules and compiles_modules(recipe, method=method, target=selection.target):
+            with console.step(f"resolve modules of {name}"):
+                found[name] = resolve_modules(
+                    recipe.modules,
+                    selection.environment.pythons,
+                    uv=uv,
+                    scratch=folder,
+                    previous=kept.get(name),
+                    update=request.words("update"),
+                )
+    return found
+
+
 def _pythons(
     request: Request,
     selection: Selection,
@@ -293,6 +324,7 @@ def _requirement_names(selection: Selection, previous: Lock | None) -> dict[str,
     if previous:
         locked = [*(entry.requirements for entry in previous.pythons), *previous.build_requires.values()]
         locked += [previous.toolkit.requirements] if previous.toolkit else []
+        locked += [entry.requirements for entry in previous.modules.values()]
         names += [pinned.name for requirements in locked for pinned in requirements]
     return {canonicalize_name(name): name for name in names}
 

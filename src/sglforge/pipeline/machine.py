@@ -14,7 +14,7 @@ from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.select import Planned, select
 from sglforge.pipeline.select import plan as make_plan
 from sglforge.pipeline.toolkits import look
-from sglforge.plan import Estimate
+from sglforge.plan import Estimate, Step
 
 MIB_PER_GIB = 1024
 
@@ -91,6 +91,7 @@ def document(planned: Planned) -> dict[str, object]:
                 "state": step.state,
                 "why": step.why,
                 "local_version": step.local_version,
+                "modules": _modules(step),
                 "key_parts": dict(step.key_parts),
                 "changes": [change.to_json() for change in step.changes],
                 "estimate": _estimate(step.estimate) if step.state == "miss" else None,
@@ -98,6 +99,18 @@ def document(planned: Planned) -> dict[str, object]:
             for step in planned.plan.steps
         ],
         "estimate": _estimate(planned.plan.estimate),
+    }
+
+
+def _modules(step: Step) -> dict[str, object] | None:
+    """Return what is compiled ahead of time into a package; which modules globs stand for, only its build can tell."""
+    if (modules := step.modules) is None:
+        return None
+    return {
+        "set": modules.name,
+        "names": modules.set.names,
+        "claims": modules.set.claims,
+        "cpu_minutes": modules.set.cpu_minutes,
     }
 
 
@@ -114,6 +127,8 @@ def _text(planned: Planned, *, explain: bool, others: Mapping[str, Mapping[str, 
     for step in planned.plan.steps:
         took = f"; it took {_took(step.estimate)} the last time" if step.estimate != Estimate() else ""
         lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}{took}")
+        if step.modules:
+            lines.append(f"      {step.modules.describe()}")
         other = others.get(step.package, {})
         lines += [f"      is in {name}: build copies it" for name in other.get("in", ())]
         lines += [f"      may be in {name}: a plan does not ask" for name in other.get("perhaps_in", ())]

@@ -118,10 +118,12 @@ class Remembered:
 def surroundings(request: Request) -> Surroundings | None:
     """Look at what decides a build before anything of it is read.
 
-    None for a request that is never remembered: single packages, a proof that is asked for, another Python than the
-    one that runs, facts of a file.
+    None for a request that is never remembered: single packages, a set of modules, a proof that is asked for, another
+    Python than the one that runs, facts of a file.
     """
     if request.words("packages") or request.flag("prove") or request.python or request.facts_file:
+        return None
+    if request.option("modules", str):
         return None
     now_ns, folders = time.time_ns(), [Path(folder) for folder in sys.path if folder.endswith("-packages")]
     seen = look(

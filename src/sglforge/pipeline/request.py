@@ -19,6 +19,8 @@ from sglforge.errors import ConfigError, Finding, verdict_of
 T = TypeVar("T")
 _NAMING = frozenset({"install", "verify", "render", "smoke", "tune"})
 """The verbs that take the name of an environment."""
+_COMPILING = frozenset({"build", "fetch", "install", "plan"})
+"""The verbs that take the name of a set of modules."""
 _PATCHING = frozenset({"patch", "drift"})
 """The verbs that take the name of a package with a series."""
 _FLAGS = MappingProxyType({"versions": "versions to try"})
@@ -74,6 +76,8 @@ class Request:
             words += ["--catalog", str(self.catalog_root)]
         name = self.option("env", str)
         words += ["--env", name] if name and verb in _NAMING else []
+        modules = self.option("modules", str)
+        words += ["--modules", modules] if modules and verb in _COMPILING else []
         package = self.option("package", str)
         words += ["--package", package] if package and package != "sglang" and verb in _PATCHING else []
         words += more

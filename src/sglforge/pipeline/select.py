@@ -11,6 +11,7 @@ from functools import partial
 from sglforge import plan as plans
 from sglforge.base.beside import Beside
 from sglforge.base.console import Console
+from sglforge.base.files import sha256_file
 from sglforge.base.ids import Sha256
 from sglforge.base.index_locations import IndexLocations
 from sglforge.build import store
@@ -182,6 +183,12 @@ def plan(request: Request, selection: Selection) -> Planned:
             for name, found in series.items()
             if (locked := lock.sources.get(name))
         },
+        drivers={
+            name: sha256_file(root / modules.driver)
+            for name in names
+            if (modules := selection.catalog.packages[name].modules)
+        },
+        module_set=request.option("modules", str),
     )
     drafts = plans.draft(
         stack=stack,

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from sglforge.base.index_locations import IndexLocations
-from sglforge.config.lockfile import LockedFile, LockedPython, LockedRequirement, LockedTorch
-from sglforge.config.model import StackEnvironment
+from sglforge.config.lockfile import LockedFile, LockedModules, LockedPython, LockedRequirement, LockedTorch
+from sglforge.config.model import Modules, StackEnvironment, TorchPin
 from sglforge.errors import Finding, InstallError, LockError, Severity
 from sglforge.provision.torch import known_hashes
 from sglforge.provision.uv import Uv
@@ -60,16 +60,50 @@ def resolve(
     pins, findings = _for_architectures(
         environment.requirements, minor, uv=uv, scratch=scratch, kept=kept, held=constraints
     )
-    pin = environment.torch
-    accepted: set[str] = set(known_hashes(pin.version, pin.variant, minor, locations=uv.locations))
-    if previous and (previous.torch.version, previous.torch.variant) == (pin.version, pin.variant):
-        accepted |= set(previous.torch.sha256)
     locked = LockedPython(
         minor=minor,
-        torch=LockedTorch(version=pin.version, variant=pin.variant, sha256=sorted(accepted)),
+        torch=_locked_torch(environment.torch, [minor], uv=uv, previous=previous.torch if previous else None),
         requirements=list(pins.values()),
     )
     return Resolution(locked=locked, findings=findings)
+
+
+def resolve_modules(
+    modules: Modules,
+    minors: Sequence[str],
+    *,
+    uv: Uv,
+    scratch: Path,
+    previous: LockedModules | None = None,
+    update: Collection[str] = (),
+) -> LockedModules:
+    """Resolve the environment in which a package writes the statements of its modules, for every minor.
+
+    It is resolved as :func:`resolve_build` does; torch is held out, with the hashes of its files that are known here
+    and of those that ``previous`` accepted.
+
+    Raises LockError ``requirements-unsatisfiable`` and ``build-requires-differ``.
+    """
+    pins = resolve_build(
+        modules.requires,
+        minors,
+        uv=uv,
+        scratch=scratch,
+        previous=previous.requirements if previous else (),
+        update=update,
+    )
+    torch = _locked_torch(modules.torch, minors, uv=uv, previous=previous.torch if previous else None)
+    return LockedModules(torch=torch, requirements=pins)
+
+
+def _locked_torch(pin: TorchPin, minors: Sequence[str], *, uv: Uv, previous: LockedTorch | None) -> LockedTorch:
+    """Return a torch with the hashes that are known here, and those that the same pin accepted before."""
+    accepted: set[str] = set()
+    for minor in minors:
+        accepted |= set(known_hashes(pin.version, pin.variant, minor, locations=uv.locations))
+    if previous and (previous.version, previous.variant) == (pin.version, pin.variant):
+        accepted |= set(previous.sha256)
+    return LockedTorch(version=pin.version, variant=pin.variant, sha256=sorted(accepted))
 
 
 def resolve_build(

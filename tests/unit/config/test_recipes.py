@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from sglforge.base.ids import Sha256
 from sglforge.config.load import Catalog, load_catalog
 from sglforge.config.lockfile import read_lock
 from sglforge.plan import Known, draft
@@ -59,7 +60,9 @@ def test_a_shipped_lock_is_what_its_stack_asks_for(shipped: Catalog, path: Path)
         pinned = {requirement.name: requirement.version for requirement in python.requirements}
         for requirement in map(Requirement, environment.requirements):
             assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
-    known = Known(toolchain=dict.fromkeys(("glibc", "host-compiler", "nvcc"), "any"), sources={}, series={})
+    toolchain = dict.fromkeys(("glibc", "host-compiler", "nvcc"), "any")
+    drivers = {name: Sha256("0" * 64) for name, recipe in shipped.packages.items() if recipe.modules}
+    known = Known(toolchain=toolchain, sources={}, series={}, drivers=drivers)
     drafts = draft(stack=stack, target=target, recipes=shipped.packages, lock=lock, python=lock.pythons[0], known=known)
     for step in drafts:
         if step.source.kind != "git":

@@ -84,6 +84,18 @@ WORLD: World = {
             "depends": ["base"],
             "waits_for": "a day",
             "cuda": {"programs": ["cuobjdump"], "headers": ["cuda.h"], "libraries": ["cublas"], "stubs": ["cuda"]},
+            "refuses": {"other": "it is somebody else's"},
+            "modules": {
+                "driver": "recipes/drivers/engine.py",
+                "into": "engine/modules/{name}.so",
+                "requires": ["numpy"],
+                "torch": {"version": "2.13.0", "variant": "cpu"},
+                "default_set": "small",
+                "sets": {
+                    "small": {"description": "Few.", "names": ["page"], "claims": ["omma"], "cpu_minutes": 2.0},
+                    "large": {"description": "Many.", "names": ["page", "norm"]},
+                },
+            },
         },
     },
     "lock": {
@@ -143,6 +155,18 @@ WORLD: World = {
                 }
             ],
         },
+        "modules": {
+            "engine": {
+                "torch": {"version": "2.13.0", "variant": "cpu", "sha256": ["a" * 64]},
+                "requirements": [
+                    {
+                        "name": "numpy",
+                        "version": "2.3.0",
+                        "files": [{"name": "numpy-2.3.0-cp312-cp312-linux_x86_64.whl", "sha256": "7" * 64}],
+                    }
+                ],
+            }
+        },
         "pythons": [
             {
                 "minor": "3.12",
@@ -162,6 +186,7 @@ WORLD: World = {
         "compilers": {"CC": "gcc-13", "CXX": "g++-13"},
         "sources": {"base": "e" * 64, "alone": "f" * 64, "released": "1" * 64, "archive": "3" * 64},
         "series": {"engine": {"first-topic": "8" * 64, "second-topic": "9" * 64}},
+        "drivers": {"engine": "b" * 64},
     },
 }
 

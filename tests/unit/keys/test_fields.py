@@ -16,6 +16,7 @@ from sglforge.config.lockfile import (
     LockedArchive,
     LockedFile,
     LockedGit,
+    LockedModules,
     LockedPath,
     LockedPython,
     LockedRequirement,
@@ -28,6 +29,8 @@ from sglforge.config.model import (
     CudaNeeds,
     FileModel,
     GitSource,
+    Modules,
+    ModuleSet,
     PackageRecipe,
     PathSource,
     SdistSource,
@@ -38,6 +41,7 @@ from sglforge.config.model import (
     TorchPin,
     WheelSource,
 )
+from sglforge.errors import SglforgeError
 from sglforge.keys.changes import changes
 from sglforge.plan import Known
 
@@ -78,6 +82,15 @@ TARGET = {name: {"target"} for name in ALL} | {"engine": {"target", "depends"}}
 OWN_TEST = Row((), {})
 """Of a field whose change needs more than a value: a test of its own has it."""
 
+MODULES: Place = ("recipes", "engine", "modules")
+LOCKED_MODULES: Place = ("lock", "modules", "engine")
+
+
+def modules(*sets: tuple[Place, object]) -> Row:
+    """A change of the modules of the engine."""
+    return row(*sets, engine={"modules"})
+
+
 TABLE: dict[type[FileModel], dict[str, Row]] = {
     PackageRecipe: {
         "name": OWN_TEST,
@@ -94,6 +107,8 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "waits_for": nothing((("recipes", "engine", "waits_for"), "two days")),
         # they decide which toolkit is taken, and that one's fingerprint decides
         "cuda": nothing((("recipes", "engine", "cuda"), None)),
+        "modules": engine("modules", None, "modules"),
+        "refuses": nothing((("recipes", "engine", "refuses"), {})),
     },
     CudaNeeds: {
         name: nothing((("recipes", "engine", "cuda", name), ["other"]))
@@ -102,6 +117,22 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
     CompileMemory: {
         "default": nothing((("recipes", "engine", "memory"), CompileMemory(default=9.0))),
         "units": nothing((("recipes", "engine", "memory"), CompileMemory(units={"*": 9.0}))),
+    },
+    Modules: {
+        # its content decides, and that is Known.drivers
+        "driver": nothing(((*MODULES, "driver"), "recipes/drivers/moved.py")),
+        "into": modules(((*MODULES, "into"), "engine/{name}.so")),
+        # what the lock pins of them decides
+        "requires": nothing(((*MODULES, "requires"), ["Numpy>=2"])),
+        "torch": OWN_TEST,
+        "default_set": modules(((*MODULES, "default_set"), "large")),
+        "sets": nothing(((*MODULES, "sets"), lambda sets: {"small": sets["small"]})),
+    },
+    ModuleSet: {
+        "description": nothing(((*MODULES, "sets", "small", "description"), "In other words.")),
+        "names": modules(((*MODULES, "sets", "small", "names"), ["page", "rope"])),
+        "claims": modules(((*MODULES, "sets", "small", "claims"), ["qmma"])),
+        "cpu_minutes": nothing(((*MODULES, "sets", "small", "cpu_minutes"), 3.0)),
     },
     Target: {
         "name": row((("target", "name"), "gpu2"), (("stack", "packages", "alone", "targets"), ["gpu2"]), **TARGET),
@@ -184,6 +215,7 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "build_requires": row((PINS, lambda pins: [*pins, {**pins[0], "name": "meson"}]), engine={"build-requires"}),
         # what it is reaches keys as part of the toolchain: test_toolkit.py of provision
         "toolkit": nothing((("lock", "toolkit"), None)),
+        "modules": OWN_TEST,
         "pythons": OWN_TEST,
     },
     LockedToolkit: {
@@ -191,6 +223,10 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "release": nothing((("lock", "toolkit", "release"), "13.1")),
         "requires": nothing((("lock", "toolkit", "requires"), ["other"])),
         "requirements": nothing((("lock", "toolkit", "requirements", 0, "version"), "13.1.0")),
+    },
+    LockedModules: {
+        "torch": OWN_TEST,
+        "requirements": modules(((*LOCKED_MODULES, "requirements", 0, "version"), "2.3.1")),
     },
     LockedArchive: {
         "kind": OWN_TEST,
@@ -260,6 +296,8 @@ KNOWN = {
     "compilers": row((("known", "compilers", "CC"), "clang"), engine={"environment"}),
     "sources": row((("known", "sources", "base"), "0" * 64), base={"source"}, engine={"depends"}),
     "series": row((("known", "series", "engine", "first-topic"), "0" * 64), engine={"patches"}),
+    "drivers": modules((("known", "drivers", "engine"), "0" * 64)),
+    "module_set": modules((("known", "module_set"), "large")),
 }
 ROWS = [
     pytest.param(found, id=f"{owner}.{name}")
@@ -310,7 +348,8 @@ def test_another_name_is_another_package(world: World) -> None:
     before = drafted(world)["engine"]
     for place in (("recipes",), ("stack", "packages"), ("lock", "sources"), ("lock", "build_requires")):
         put(world, place, lambda named: {**named, "motor": named["engine"]})
-    put(world, ("known", "series"), lambda named: {**named, "motor": named["engine"]})
+    for place in (("lock", "modules"), ("known", "series"), ("known", "drivers")):
+        put(world, place, lambda named: {**named, "motor": named["engine"]})
     put(world, ("recipes", "motor"), lambda recipe: {**recipe, "name": "motor"})
     after = drafted(world)["motor"]
     (change,) = changes(before.key_parts, after.key_parts)
@@ -334,3 +373,44 @@ def test_a_repository_that_is_not_pinned_is_keyed_by_what_is_asked_for(world: Wo
     wanted = drafted(world)["engine"]
     put(world, (*ENGINE, "ref"), "release")
     assert len({pinned.key, wanted.key, drafted(world)["engine"].key}) == 3
+
+
+def test_the_torch_of_modules_decides_with_its_pin(world: World) -> None:
+    before = drafted(world)["engine"]
+    for place in ((*MODULES, "torch", "version"), (*LOCKED_MODULES, "torch", "version")):
+        put(world, place, "2.14.0")
+    (change,) = changes(before.key_parts, drafted(world)["engine"].key_parts)
+    assert (change.part, change.before, change.after) == ("modules.torch", "2.13.0+cpu", "2.14.0+cpu")
+
+
+def test_a_set_of_another_name_is_the_same_set(world: World) -> None:
+    before = drafted(world)["engine"]
+    put(world, (*MODULES, "sets"), lambda sets: {"tiny": sets["small"]})
+    put(world, (*MODULES, "default_set"), "tiny")
+    after = drafted(world)["engine"]
+    assert (after.key, after.local_version) == (before.key, before.local_version.replace("small", "tiny"))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "code"),
+    [
+        (("known", "module_set"), "huge", "unknown-module-set"),
+        (("lock", "modules"), {}, "lock-stale"),
+        ((*LOCKED_MODULES, "requirements"), [], "lock-stale"),
+        ((*LOCKED_MODULES, "torch", "variant"), "cu130", "lock-stale"),
+        (("recipes", "engine", "refuses"), {"numpy": "because"}, "foreign-package"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(world: World, place: Place, value: object, code: str) -> None:
+    put(world, place, value)
+    with pytest.raises(SglforgeError) as caught:
+        drafted(world)
+    assert caught.value.code == code
+
+
+def test_a_target_without_gpu_architectures_has_no_modules(world: World) -> None:
+    put(world, ("target", "arch_list"), [])
+    assert drafted(world)["engine"].modules is None
+    put(world, ("known", "module_set"), "small")
+    with pytest.raises(SglforgeError, match="has modules for target"):
+        drafted(world)

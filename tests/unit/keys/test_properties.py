@@ -120,18 +120,18 @@ def test_labels_name_cuda_target_tree_and_patches(world: World) -> None:
     assert before["base"] == "cu130.gpu.teeeeeeee"
     assert before["released"] == "cu130.gpu.t11111111"
     assert before["engine"].startswith("cu130.gpu.t")
-    assert before["engine"].endswith(f".p{parts}")
+    assert before["engine"].endswith(f".p{parts}.small")
     put(world, ("lock", "sources", "engine", "paths", 0, "id"), "0" * 40)
     assert labels()["engine"] != before["engine"]
     # one tree is named as git names it
     put(world, ("lock", "sources", "engine", "submodules"), [])
     put(world, ("lock", "sources", "engine", "paths"), [{"path": "python", "id": "abcdef0123" * 4}])
-    assert labels()["engine"] == f"cu130.gpu.tabcdef01.p{parts}"
+    assert labels()["engine"] == f"cu130.gpu.tabcdef01.p{parts}.small"
     put(world, ("known", "series"), {})
     put(world, ("target", "kind"), "cpu")
     put(world, ("target", "name"), "cpu-x")
     put(world, ("stack", "packages", "alone", "targets"), [])
-    assert labels()["engine"] == "cpu.x.tabcdef01"
+    assert labels()["engine"] == "cpu.x.tabcdef01.small"
 
 
 def test_keys_are_those_of_yesterday() -> None:
