@@ -24,6 +24,11 @@ class Workspace:
         return self.root / "store"
 
     @property
+    def modules(self) -> Path:
+        """Modules that were compiled ahead of time: ``modules/<key>/<digest of what was read>/``."""
+        return self.root / "modules"
+
+    @property
     def history(self) -> Path:
         """The last build of each package: ``history/<target>/<Python minor>/<package>.json``."""
         return self.root / "history"

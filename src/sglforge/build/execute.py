@@ -16,6 +16,7 @@ from sglforge.artifacts.examine import Tools, examine_wheel
 from sglforge.artifacts.libraries import Libraries
 from sglforge.artifacts.pack import pack
 from sglforge.artifacts.provenance import SourceKind, document, summary
+from sglforge.artifacts.retag import for_platform, own_platform
 from sglforge.artifacts.sass import find_disassembler
 from sglforge.artifacts.wheel import check_wheel
 from sglforge.base.download import redact
@@ -28,12 +29,14 @@ from sglforge.base.sandbox.step import Report, total
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.build.history import remember
+from sglforge.build.modules.make import Made, ModuleTools, News, make_modules
 from sglforge.build.pep517 import SOURCE_DATE_EPOCH, Uv, build_wheel
 from sglforge.build.store import StoredWheel, lookup, making, publish
 from sglforge.config.lockfile import LockedArchive
 from sglforge.config.model import GitSource, PathSource, SdistSource, WheelSource
 from sglforge.errors import BuildError, CheckError, Finding, Severity, verdict_of
 from sglforge.host.cuda.model import CudaToolkit
+from sglforge.keys.modules import PlannedModules
 from sglforge.patches.apply import apply_series
 from sglforge.patches.series import Series
 from sglforge.plan import Step
@@ -100,9 +103,11 @@ def execute(
     uv: Uv,
     depends: Sequence[StoredWheel] = (),
     toolkit: CudaToolkit | None = None,
+    modules: ModuleTools | None = None,
     keep: bool = False,
     rules: BinaryRules | None = None,
     run: Runner = run_process,
+    told: Callable[[News], None] = lambda _: None,
     waiting: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = time.sleep,
     user: int | None = None,
@@ -122,9 +127,11 @@ def execute(
         uv: How to run uv.
         depends: The wheels of the packages that it is built with.
         toolkit: The CUDA toolkit that it is compiled with, on this machine; None where its recipe names none.
+        modules: What its modules are compiled with, None where it has none.
         keep: Whether the working folder stays, for looking at.
         rules: What its binaries are held to, None where the target has no GPUs.
         run: How to run the build backend.
+        told: Told how far its modules are.
         waiting: Told for whom it waits, where another run builds the same.
         pause: Waits some seconds for that run; what it raises ends the waiting.
         user: The number of the user that the build backend runs as, None for who runs us.
@@ -154,10 +161,12 @@ def execute(
             uv=uv,
             depends=depends,
             toolkit=toolkit,
+            modules=modules,
             keep=keep,
             rules=rules,
             run=run,
             user=user,
+            told=told,
         )
 
 
@@ -173,10 +182,12 @@ def _execute(
     uv: Uv,
     depends: Sequence[StoredWheel],
     toolkit: CudaToolkit | None,
+    modules: ModuleTools | None,
     keep: bool,
     rules: BinaryRules | None,
     run: Runner,
     user: int | None,
+    told: Callable[[News], None],
 ) -> StoredWheel:
     started, clock = datetime.now(tz=UTC), time.monotonic()
     with working_folder(workspace, step.package, keep=keep) as scratch:
@@ -220,6 +231,30 @@ def _execute(
                 )
                 check_step(step, built, python)
                 tree = unpack(built, scratch / "wheel-tree")
+        made: Made | None = None
+        if step.modules and modules and toolkit:
+            compiled: list[Report] = []
+            with _phase(record, step, "modules", compiled):
+                made = make_modules(
+                    step.package,
+                    step.modules,
+                    modules,
+                    tree=tree,
+                    scratch=scratch,
+                    environment=step.environment,
+                    toolkit=toolkit,
+                    toolchain=_toolchain(step),
+                    python=python.path,
+                    uv=uv,
+                    workspace=workspace,
+                    log=record.log(step.package, "modules"),
+                    run=run,
+                    reports=compiled,
+                    told=told,
+                )
+                for_platform(tree, own_platform())
+            reports += compiled
+            in_wheel["modules"] = _in_wheel(step.modules, made)
         with _phase(record, step, "pack"):
             wheel = pack(
                 tree,
@@ -241,12 +276,33 @@ def _execute(
             started=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock,
             builder=f"sglforge {sglforge.__version__}",
+            compiled=[module.name for module in made.modules if module.compiled] if made else None,
             **total(reports),
         )
         with _phase(record, step, "store"):
             stored = publish(workspace, step.key, wheel, provenance)
         remember(workspace, provenance)
         return stored
+
+
+def _toolchain(step: Step) -> Mapping[str, str]:
+    """Return the parts of the toolchain that are in the step's key."""
+    match step.key_parts:
+        case {"toolchain": {**toolchain}}:
+            return {str(name): str(value) for name, value in toolchain.items()}
+        case _:
+            return {}
+
+
+def _in_wheel(planned: PlannedModules, made: Made) -> dict[str, object]:
+    """Return what a wheel says of its modules; they were compiled, and whether they run only a GPU can tell."""
+    return {
+        "set": planned.name,
+        "architectures": list(planned.architectures),
+        "scope": "compiled",
+        "names": [module.name for module in made.modules],
+        "left-out": dict(made.left_out),
+    }
 
 
 def _bring(step: Step, catalog_root: Path, archive: BroughtSource | None, into: Path, workspace: Workspace) -> _Brought:

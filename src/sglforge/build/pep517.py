@@ -114,7 +114,7 @@ def build_wheel(
         without=tuple(without),
         reports=[] if reports is None else reports,
     )
-    variables = _variables(scratch, sandbox, environment, toolkit)
+    variables = step_variables(scratch, scratch / "env" / "bin", sandbox, environment, toolkit)
     _say_places(sandbox, log)
     call_hook = Hooks(
         sandbox=sandbox, scratch=scratch, package=package, variables=variables, log=log, timeout_s=timeout_s
@@ -166,7 +166,7 @@ def _make_environment(
     # copies: a step may write to its environment, and links would lead into uv's cache
     install = ("pip", "install", "--quiet", "--python", folder, "--no-deps", "--no-build", "--link-mode", "copy")
     if requires:
-        pins.write_text("".join(f"{_pin(requirement)}\n" for requirement in requires), encoding="utf-8")
+        pins.write_text("".join(f"{pin_line(requirement)}\n" for requirement in requires), encoding="utf-8")
         uv(*install, "--require-hashes", "--requirement", pins, log=log)
     if wheels:
         uv(*install, *wheels, log=log)
@@ -177,18 +177,28 @@ def _make_environment(
         (packages / "sglforge.pth").write_text(f"import sglforge_{ORDERED_FOLDERS.stem}\n", encoding="ascii")
 
 
-def _pin(requirement: LockedRequirement) -> str:
+def pin_line(requirement: LockedRequirement) -> str:
+    """Return a pinned requirement as pip and uv read it, with the hashes that are accepted."""
     hashes = " ".join(f"--hash=sha256:{file.sha256}" for file in requirement.files)
     return f"{requirement.name}=={requirement.version} {hashes}"
 
 
-def _variables(scratch: Path, sandbox: Sandbox, more: Mapping[str, str], toolkit: CudaToolkit | None) -> dict[str, str]:
-    """Return the whole environment of the backend's processes; ``more`` is what its recipe sets."""
+def step_variables(
+    scratch: Path, programs: Path, sandbox: Sandbox, more: Mapping[str, str], toolkit: CudaToolkit | None
+) -> dict[str, str]:
+    """Return the whole environment of a step's processes.
+
+    Args:
+        scratch: Gets a home and a folder for temporary files.
+        programs: The folder that is looked through first for programs.
+        sandbox: Says where the step sees these folders.
+        more: What its recipe sets.
+        toolkit: The CUDA toolkit that it finds, None for none.
+    """
     home, temporary = scratch / "home", scratch / "tmp"
     home.mkdir()
     temporary.mkdir()
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    programs = str(sandbox.seen(scratch / "env" / "bin"))
     maps = shlex.join(sandbox.prefix_maps())
     path = kept.pop("PATH", os.defpath)
     cuda = replace(toolkit, home=sandbox.seen(toolkit.home)).variables(path) if toolkit else {"PATH": path}
@@ -198,7 +208,7 @@ def _variables(scratch: Path, sandbox: Sandbox, more: Mapping[str, str], toolkit
         **kept,
         **NO_NETWORK,
         **cuda,
-        "PATH": os.pathsep.join(filter(None, (programs, cuda["PATH"]))),
+        "PATH": os.pathsep.join(filter(None, (str(sandbox.seen(programs)), cuda["PATH"]))),
         "HOME": str(sandbox.seen(home)),
         "TMPDIR": str(sandbox.seen(temporary)),
         "LANG": "C.UTF-8",

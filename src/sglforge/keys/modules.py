@@ -34,8 +34,9 @@ class PlannedModules:
     locked: LockedModules
 
     def parts(self) -> Mapping[str, object]:
-        """Return what decides of them, for the build key: their set by its content, not by its name."""
+        """Return what decides of them, for the build key; the wheel's version has the name of the set."""
         return {
+            "set": self.name,
             "names": sorted(self.set.names),
             "claims": sorted(self.set.claims),
             "into": self.into,

@@ -62,12 +62,23 @@ class StepFinished(_Event):
     why: Annotated[str, Field(description="what the line on the console ends with")]
 
 
+class ModuleReady(_Event):
+    """A module that is compiled ahead of time is there."""
+
+    event: Literal["module-ready"]
+    package: str
+    module: Annotated[str, Field(description="its name, as the package calls it")]
+    state: Annotated[
+        Literal["compiled", "kept"], Field(description="`kept`: it was compiled before, from the same sources")
+    ]
+
+
 class BuildPhase(_Event):
     """A phase of a build has ended."""
 
     event: Literal["build-phase"]
     package: str
-    phase: Annotated[str, Field(description="`unpack`, `patch`, `build`, `pack`, `check`, `store`")]
+    phase: Annotated[str, Field(description="`unpack`, `patch`, `build`, `modules`, `pack`, `check`, `store`")]
     outcome: Literal["done", "failed"]
     seconds: Seconds
     resources: Annotated[
@@ -150,8 +161,8 @@ class RunFinished(_Event):
 
 
 EVENTS: tuple[type[_Event], ...] = (
-    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, BuildKept, WheelCopied, StoreNotUsed, Probe, Wave,
-    FindingTold, VerdictTold, RunFinished,
+    RunStarted, StepStarted, StepProgress, StepFinished, BuildPhase, ModuleReady, BuildKept, WheelCopied, StoreNotUsed,
+    Probe, Wave, FindingTold, VerdictTold, RunFinished,
 )  # fmt: skip
 
 

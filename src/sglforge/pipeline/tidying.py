@@ -14,6 +14,7 @@ from sglforge.base.files import listed
 from sglforge.base.rubbish import Rubbish, age_s, discard, rubbish
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.workspace import Workspace
+from sglforge.build.modules.keep import unused
 from sglforge.config.lockfile import LockedArchive
 from sglforge.pipeline.select import Planned
 
@@ -51,7 +52,7 @@ def tidy(
     now: float,
     dry_run: bool,
 ) -> tuple[Rubbish, ...]:
-    """Remove archives and trees that no lock names, and old runs, working folders and lock files that nobody holds.
+    """Remove archives and trees that no lock names, and what is old: runs, modules, working folders and free locks.
 
     Args:
         workspace: What is tidied.
@@ -63,7 +64,7 @@ def tidy(
     """
     keep_s = max(keep_s, SPARED_S)
     found = [*_archives(workspace, locked | live, keep_s, now), *_runs(workspace, live, keep_s, now)]
-    found += _mirrors(workspace, keep_s, now)
+    found += [*_mirrors(workspace, keep_s, now), *unused(workspace, keep_s=keep_s, now=now)]
     left = [*_working_folders(workspace, keep_s, now)]
     if not dry_run:
         for item in found:

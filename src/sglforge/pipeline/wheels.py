@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from sglforge.base import proc
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console, Verbosity
+from sglforge.base.console import Step as ConsoleStep
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Resources
 from sglforge.build import store
+from sglforge.build.modules.make import News
 from sglforge.build.store import StoredWheel
 from sglforge.host import package_index
 from sglforge.host.cuda.model import CudaToolkit
+from sglforge.pipeline.modules import module_tools
 from sglforge.pipeline.request import Request
 from sglforge.pipeline.select import Planned
 from sglforge.pipeline.sharing import borrowed, places, say_waiting
@@ -158,6 +161,7 @@ def _build(
         shown.progress(note=step.why)
         wheel = execute(
             workspace=request.workspace,
+            told=partial(_say_modules, shown, record, step.package),
             keep=request.flag("keep"),
             waiting=partial(say_waiting, console, step.package),
             pause=cancellation.sleep,
@@ -200,6 +204,15 @@ def builder(
         rules=binary_rules(planned, toolkit),
         run=run,
     )
+
+
+def _say_modules(shown: ConsoleStep, record: RunRecord, package: str, news: News) -> None:
+    """Show how far the modules of a package are, and write down each one that is there."""
+    state = "compiled" if news.compiled else "kept"
+    for name in news.new:
+        record.event("module-ready", package=package, module=name, state=state)
+    note = f"{news.there} of {news.wanted} modules, {news.done} of {news.total} units"
+    shown.progress(news.done, news.total or None, note=note)
 
 
 def _took(wheel: StoredWheel) -> str:

@@ -64,7 +64,7 @@ def make_environment(
     progress(0, PHASES, note=f"venv of Python {interpreter.version}")
     uv("venv", "--no-project", "--python", interpreter.path, "--prompt", name, venv, log=log)
     progress(1, PHASES, note=f"torch {locked.torch.version}+{locked.torch.variant}")
-    torch, line = _install_torch(
+    torch, line = install_torch(
         locked.torch,
         locked.minor,
         into,
@@ -129,7 +129,7 @@ def require_fitting_files(requirements: Sequence[LockedRequirement], minor: str)
         )
 
 
-def _install_torch(
+def install_torch(
     pin: LockedTorch,
     minor: str,
     into: Sequence[str | Path],

@@ -383,12 +383,13 @@ def test_the_torch_of_modules_decides_with_its_pin(world: World) -> None:
     assert (change.part, change.before, change.after) == ("modules.torch", "2.13.0+cpu", "2.14.0+cpu")
 
 
-def test_a_set_of_another_name_is_the_same_set(world: World) -> None:
+def test_the_name_of_a_set_is_in_version_and_key(world: World) -> None:
     before = drafted(world)["engine"]
     put(world, (*MODULES, "sets"), lambda sets: {"tiny": sets["small"]})
     put(world, (*MODULES, "default_set"), "tiny")
     after = drafted(world)["engine"]
-    assert (after.key, after.local_version) == (before.key, before.local_version.replace("small", "tiny"))
+    assert [change.part for change in changes(before.key_parts, after.key_parts)] == ["modules.set"]
+    assert after.local_version == before.local_version.replace("small", "tiny")
 
 
 @pytest.mark.parametrize(

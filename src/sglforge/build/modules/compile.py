@@ -1,0 +1,137 @@
+"""Compile modules with one ninja, and hand over each one as soon as it is there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sglforge.base.files import listed
+from sglforge.base.sandbox.step import Sandbox
+from sglforge.build.modules import faults
+from sglforge.build.modules.driving import Asked
+
+LOOK_EVERY_S = 0.5
+_COUNT = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a compilation is: units of ninja that are done and all of them, and the modules that are new there."""
+
+    done: int
+    total: int
+    new: tuple[str, ...]
+
+
+def compile_modules(
+    package: str,
+    modules: Sequence[Asked],
+    *,
+    work: Path,
+    ninja: Path,
+    jobs: Sequence[str],
+    sandbox: Sandbox,
+    environment: Mapping[str, str],
+    writable: Sequence[Path],
+    log: Path,
+    timeout_s: float,
+    finished: Callable[[str], None],
+    told: Callable[[Progress], None],
+) -> None:
+    """Compile modules, all of them or none that failed.
+
+    Args:
+        package: Whose modules they are, for messages.
+        modules: What is to be compiled.
+        work: The folder in which their statements are.
+        ninja: Where the step sees the program.
+        jobs: What tells ninja how much it runs at once, nothing where a jobserver does.
+        sandbox: Runs it.
+        environment: Its variables, and those of the compilers.
+        writable: Folders besides the sandbox's own that compilers write to.
+        log: Gets what ninja says.
+        timeout_s: The longest that it may take.
+        finished: Told the name of each module that is there, in another thread.
+        told: Told how far it is, about twice a second, in that thread too.
+
+    Raises BuildError ``module-compile-failed``, whatever ``finished`` raises, and ProcessError.
+    """
+    there = work / "finished"
+    there.mkdir()
+    top = work / "modules.ninja"
+    top.write_text(_statements(modules, sandbox.seen(there)), encoding="utf-8")
+    words: list[str | Path] = [ninja, "-f", sandbox.seen(top), "-d", "keepdepfile", *jobs]
+    with _watching(there, log, finished, told):
+        done = sandbox(
+            words, cwd=work, env=environment, log=log, timeout_s=timeout_s, check=False, more=tuple(writable)
+        )
+    if done.returncode:
+        raise faults.named(package, done.stdout, {module.name: module.library for module in modules}, log=log)
+
+
+def _statements(modules: Sequence[Asked], there: Path) -> str:
+    """Return the file that has ninja make all modules, and say of each one that it is whole: by a second name."""
+    lines = ["ninja_required_version = 1.10", "rule finished", "  command = ln -f $in $out", "  description = $out"]
+    lines += [f"subninja {module.statements}" for module in modules]
+    lines += [f"build {there}/{module.name}: finished {module.library}" for module in modules]
+    lines += [f"default {' '.join(f'{there}/{module.name}' for module in modules)}", ""]
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _watching(
+    there: Path, log: Path, finished: Callable[[str], None], told: Callable[[Progress], None]
+) -> Iterator[None]:
+    """Look now and then what is finished while the block runs, and once more when it has ended."""
+    watch = _Watch(there, log, finished, told)
+    ended, faults = threading.Event(), []
+
+    def look() -> None:
+        try:
+            while not ended.wait(LOOK_EVERY_S):
+                watch.look()
+        except BaseException as error:  # noqa: BLE001 - it is raised by the thread that waits
+            faults.append(error)
+
+    thread = threading.Thread(target=look, name=f"watch {there.parent.name}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        if not faults:
+            watch.look()
+    if faults:
+        raise faults[0]
+
+
+class _Watch:
+    """Tells of each finished module once, and how far ninja is by the counts in its log."""
+
+    def __init__(
+        self, there: Path, log: Path, finished: Callable[[str], None], told: Callable[[Progress], None]
+    ) -> None:
+        self._there, self._log, self._finished, self._told = there, log, finished, told
+        self._names: set[str] = set()
+        self._read = log.stat().st_size if log.exists() else 0
+        self._count = (0, 0)
+
+    def look(self) -> None:
+        """Look once."""
+        new = [path.name for path in listed(self._there) if path.name not in self._names]
+        for name in new:
+            self._finished(name)
+            self._names.add(name)
+        with contextlib.suppress(OSError), self._log.open("rb") as stream:
+            stream.seek(self._read)
+            lines = stream.read()
+            whole = lines.rfind(b"\n") + 1
+            self._read += whole
+            for found in _COUNT.finditer(lines[:whole]):
+                self._count = (int(found[1]), int(found[2]))
+        self._told(Progress(done=self._count[0], total=self._count[1], new=tuple(new)))
