@@ -75,7 +75,7 @@ def document(
     started: str,
     seconds: float,
     builder: str,
-    compiled: Sequence[str] | None = None,
+    compiled: Mapping[str, object] | None = None,
     resources: Mapping[str, float] | None = None,
     sandbox: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
@@ -92,7 +92,7 @@ def document(
         started: When the build began (UTC, ISO 8601).
         seconds: How long it took.
         builder: Name and version of what built it.
-        compiled: Those of its modules that this build compiled; the others were kept from before. None without any.
+        compiled: What this build compiled of its modules, and what became of the compilers' units; None without any.
         resources: ``seconds`` and ``cpu_seconds`` of all processes of the build, ``peak_rss_mib`` of the largest;
             None where nothing of the package ran (a re-packed wheel).
         sandbox: What these processes were kept from, ``network``, ``writes``, ``processes`` and ``why`` not; None
@@ -110,7 +110,7 @@ def document(
         "started": started,
         "seconds": round(seconds, 3),
         "builder": builder,
-        **({} if compiled is None else {"modules-compiled": list(compiled)}),
+        **({} if compiled is None else {"compiled": dict(compiled)}),
         "resources": resources and dict(resources),
         "sandbox": sandbox and dict(sandbox),
     }

@@ -232,7 +232,9 @@ def _execute(
                 check_step(step, built, python)
                 tree = unpack(built, scratch / "wheel-tree")
         made: Made | None = None
-        if step.modules and modules and toolkit:
+        if step.modules:
+            if modules is None or toolkit is None:
+                raise TypeError(f"the modules of {step.package} were planned, and nothing is there to compile them")
             compiled: list[Report] = []
             with _phase(record, step, "modules", compiled):
                 made = make_modules(
@@ -250,6 +252,7 @@ def _execute(
                     log=record.log(step.package, "modules"),
                     run=run,
                     reports=compiled,
+                    user=user,
                     told=told,
                 )
                 for_platform(tree, own_platform())
@@ -276,7 +279,7 @@ def _execute(
             started=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock,
             builder=f"sglforge {sglforge.__version__}",
-            compiled=[module.name for module in made.modules if module.compiled] if made else None,
+            compiled=_compiled(made) if made else None,
             **total(reports),
         )
         with _phase(record, step, "store"):
@@ -292,6 +295,15 @@ def _toolchain(step: Step) -> Mapping[str, str]:
             return {str(name): str(value) for name, value in toolchain.items()}
         case _:
             return {}
+
+
+def _compiled(made: Made) -> dict[str, object]:
+    """Return what a build says of the modules that it compiled; the others were kept from before."""
+    return {
+        "modules": [module.name for module in made.modules if module.compiled],
+        "not-kept": list(made.not_kept),
+        **made.report.to_json(),
+    }
 
 
 def _in_wheel(planned: PlannedModules, made: Made) -> dict[str, object]:

@@ -208,9 +208,9 @@ class ModuleSet(FileModel):
         Field(description="names or globs of the modules, as the package itself calls them", min_length=1),
     ]
     claims: Annotated[
-        list[Literal["fp4-convert", "omma", "qmma"]],
-        Field(description="instructions that must be in the machine code of the set"),
-    ] = []
+        dict[Annotated[str, Field(pattern=MODULE_GLOB)], list[Literal["fp4-convert", "omma", "qmma"]]],
+        Field(description="by names or globs of modules: instructions that must be in their machine code"),
+    ] = {}
     cpu_minutes: Annotated[
         float | None, Field(description="CPU minutes that its compilation took where it was measured", gt=0)
     ] = None

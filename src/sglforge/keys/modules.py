@@ -38,7 +38,7 @@ class PlannedModules:
         return {
             "set": self.name,
             "names": sorted(self.set.names),
-            "claims": sorted(self.set.claims),
+            "claims": {glob: sorted(names) for glob, names in self.set.claims.items()},
             "into": self.into,
             "driver": self.driver_sha256,
             "torch": f"{self.locked.torch.version}+{self.locked.torch.variant}",
@@ -47,6 +47,10 @@ class PlannedModules:
                 for pinned in self.locked.requirements
             },
         }
+
+    def claims(self) -> dict[str, tuple[str, ...]]:
+        """Return what is claimed of which files of the wheel, as globs."""
+        return {self.place(glob): tuple(names) for glob, names in self.set.claims.items()}
 
     def place(self, module: str) -> str:
         """Return where a module goes in the wheel."""

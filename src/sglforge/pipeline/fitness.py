@@ -8,12 +8,13 @@ from sglforge.artifacts.demand import demanded
 from sglforge.build.execute import BinaryRules
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.pipeline.select import Planned
+from sglforge.plan import Step
 
 
-def binary_rules(planned: Planned, toolkit: CudaToolkit | None = None) -> BinaryRules | None:
-    """Return what the binaries of wheels are held to; None where the target has no GPUs.
+def binary_rules(planned: Planned, step: Step, toolkit: CudaToolkit | None = None) -> BinaryRules | None:
+    """Return what the binaries of a wheel are held to; None where the target has no GPUs.
 
-    ``toolkit`` is what they were compiled with: its cuobjdump reads them, its libraries define symbols too.
+    ``toolkit`` is what it was compiled with: its cuobjdump reads it, its libraries define symbols too.
     """
     selection = planned.selection
     if selection.target.kind != "cuda":
@@ -26,4 +27,6 @@ def binary_rules(planned: Planned, toolkit: CudaToolkit | None = None) -> Binary
         glibc=facts.glibc,
         torch=f"{torch.version}+{torch.variant}",
     )
-    return BinaryRules(wanted=wanted, toolkits=(toolkit.home,) if toolkit else ())
+    return BinaryRules(
+        wanted=wanted, toolkits=(toolkit.home,) if toolkit else (), claims=step.modules.claims() if step.modules else {}
+    )

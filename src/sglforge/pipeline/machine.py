@@ -109,7 +109,7 @@ def _modules(step: Step) -> dict[str, object] | None:
     return {
         "set": modules.name,
         "names": modules.set.names,
-        "claims": modules.set.claims,
+        "claims": dict(modules.set.claims),
         "cpu_minutes": modules.set.cpu_minutes,
     }
 

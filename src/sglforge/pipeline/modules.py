@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sglforge.base.files import sha256_file
 from sglforge.base.proc import Runner
-from sglforge.build.modules.make import ModuleTools
+from sglforge.base.workspace import Workspace
+from sglforge.build.compiling.jobserver import Jobserver
+from sglforge.build.compiling.scope import compiling
+from sglforge.build.modules.make import Compiling, ModuleTools
 from sglforge.errors import BuildError
 from sglforge.pipeline.request import Request
 from sglforge.pipeline.select import Planned
 from sglforge.plan import Step
 from sglforge.provision.make import install_torch
-from sglforge.provision.progress import Progress
+from sglforge.provision.progress import silent
 from sglforge.provision.uv import open_uv
 
 if TYPE_CHECKING:
@@ -21,7 +26,14 @@ if TYPE_CHECKING:
 
 
 def module_tools(
-    step: Step, planned: Planned, request: Request, locations: IndexLocations, *, run: Runner, progress: Progress
+    step: Step,
+    planned: Planned,
+    request: Request,
+    locations: IndexLocations,
+    *,
+    server: Jobserver,
+    run: Runner,
+    pause: Callable[[float], None],
 ) -> ModuleTools | None:
     """Return what the modules of a package are compiled with, None where it has none.
 
@@ -49,7 +61,20 @@ def module_tools(
             uv=uv,
             workspace=request.workspace,
             log=log,
-            progress=progress,
+            progress=silent,
         )
 
-    return ModuleTools(driver=driver, torch_into=torch_into)
+    def launched(root: Path, workspace: Workspace) -> AbstractContextManager[Compiling]:
+        return compiling(
+            step.package,
+            target=planned.selection.target.name,
+            workspace=workspace,
+            memory=step.recipe.memory,
+            toolchain=planned.toolkit.chosen.toolkit.fingerprint if planned.toolkit else "",
+            roots=[root],
+            server=server,
+            run=run,
+            pause=pause,
+        )
+
+    return ModuleTools(driver=driver, torch_into=torch_into, compiling=launched)

@@ -10,6 +10,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Isolation, weakest
 from sglforge.build import store
 from sglforge.build.again import Rebuilt, build_again
+from sglforge.build.compiling.jobserver import Jobserver, serving
 from sglforge.build.store import StoredWheel
 from sglforge.build.uses import using
 from sglforge.errors import BuildError, Finding, InstallError, Severity
@@ -44,7 +45,11 @@ def rebuild(request: Request, console: Console) -> Outcome:
         chosen = [step for step in planned.plan.steps if step.package in wanted]
         console.expect(tuple(f"rebuild {step.package}" for step in chosen))
         toolkit = _toolkit(chosen, planned, request, record, console)
-        found = [_again(step, wheels, planned, request, record, console, toolkit=toolkit) for step in chosen]
+        with serving(request.workspace, selection.facts.cores or 1) as server:
+            found = [
+                _again(step, wheels, planned, request, record, console, toolkit=toolkit, server=server)
+                for step in chosen
+            ]
     document = {
         **opening((*_findings(found), *_remarks(found)), console),
         **selection.to_json(),
@@ -94,6 +99,7 @@ def _again(
     console: Console,
     *,
     toolkit: CudaToolkit | None,
+    server: Jobserver,
 ) -> Rebuilt:
     """Build one package again; show it as a step."""
     locations, cancellation = package_index.read(), Cancellation()
@@ -108,6 +114,7 @@ def _again(
         locations,
         cancellation,
         toolkit=toolkit if compiles(step.recipe) else None,
+        server=server,
     )
     with console.step(f"rebuild {step.package}") as shown:
         rebuilt = build_again(

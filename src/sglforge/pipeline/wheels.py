@@ -13,6 +13,7 @@ from sglforge.base.console import Step as ConsoleStep
 from sglforge.base.runrecord import RunRecord
 from sglforge.base.sandbox.step import Resources
 from sglforge.build import store
+from sglforge.build.compiling.jobserver import Jobserver, serving
 from sglforge.build.modules.make import News
 from sglforge.build.store import StoredWheel
 from sglforge.host import package_index
@@ -102,6 +103,7 @@ def _make(
             locations,
             cancellation,
             toolkit=toolkits[0] if compiles(step.recipe) and toolkits else None,
+            server=server,
         )
 
     names = {step.package for step in missing}
@@ -122,7 +124,10 @@ def _make(
             )
         )
     slots = {"fetch": FETCHES_AT_ONCE, "build": builds_at_once(request, planned.selection.facts.cores)}
-    if failures := carry_out(tasks, slots=slots, cancellation=cancellation, failing=partial(say_failure, console)):
+    cores = planned.selection.facts.cores or 1
+    with serving(request.workspace, request.option("jobs", int) or cores) as server:
+        failures = carry_out(tasks, slots=slots, cancellation=cancellation, failing=partial(say_failure, console))
+    if failures:
         raise fault_of(failures)
 
 
@@ -155,8 +160,11 @@ def _build(
     cancellation: Cancellation,
     *,
     toolkit: CudaToolkit | None,
+    server: Jobserver,
 ) -> StoredWheel:
-    execute = builder(step, source, depends, planned, request, record, locations, cancellation, toolkit=toolkit)
+    execute = builder(
+        step, source, depends, planned, request, record, locations, cancellation, toolkit=toolkit, server=server
+    )
     with console.step(f"build {step.package}") as shown:
         shown.progress(note=step.why)
         wheel = execute(
@@ -184,6 +192,7 @@ def builder(
     cancellation: Cancellation,
     *,
     toolkit: CudaToolkit | None,
+    server: Jobserver,
 ) -> Callable[..., StoredWheel]:
     """Return what builds a step: `execute`, with all that decides what it makes, in whatever ``workspace``."""
     from sglforge.build.execute import BuildPython, execute
@@ -201,7 +210,8 @@ def builder(
         uv=open_uv(locations, offline=request.offline, run=run),
         depends=depends,
         toolkit=toolkit,
-        rules=binary_rules(planned, toolkit),
+        modules=module_tools(step, planned, request, locations, server=server, run=run, pause=cancellation.sleep),
+        rules=binary_rules(planned, step, toolkit),
         run=run,
     )
 

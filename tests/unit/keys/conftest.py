@@ -92,7 +92,12 @@ WORLD: World = {
                 "torch": {"version": "2.13.0", "variant": "cpu"},
                 "default_set": "small",
                 "sets": {
-                    "small": {"description": "Few.", "names": ["page"], "claims": ["omma"], "cpu_minutes": 2.0},
+                    "small": {
+                        "description": "Few.",
+                        "names": ["page"],
+                        "claims": {"page": ["omma"]},
+                        "cpu_minutes": 2.0,
+                    },
                     "large": {"description": "Many.", "names": ["page", "norm"]},
                 },
             },

@@ -131,7 +131,7 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
     ModuleSet: {
         "description": nothing(((*MODULES, "sets", "small", "description"), "In other words.")),
         "names": modules(((*MODULES, "sets", "small", "names"), ["page", "rope"])),
-        "claims": modules(((*MODULES, "sets", "small", "claims"), ["qmma"])),
+        "claims": modules(((*MODULES, "sets", "small", "claims"), {"page": ["qmma"]})),
         "cpu_minutes": nothing(((*MODULES, "sets", "small", "cpu_minutes"), 3.0)),
     },
     Target: {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sglforge.base.files import listed
 from sglforge.base.sandbox.step import Sandbox
+from sglforge.build.hooks import give
 from sglforge.build.modules import faults
 from sglforge.build.modules.driving import Asked
 
@@ -62,6 +63,7 @@ def compile_modules(
     """
     there = work / "finished"
     there.mkdir()
+    give(there, sandbox.user)
     top = work / "modules.ninja"
     top.write_text(_statements(modules, sandbox.seen(there)), encoding="utf-8")
     words: list[str | Path] = [ninja, "-f", sandbox.seen(top), "-d", "keepdepfile", *jobs]

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,8 @@ from sglforge.base.ids import Sha256
 from sglforge.base.proc import Runner
 from sglforge.base.sandbox.step import Report, Sandbox
 from sglforge.base.workspace import Workspace
+from sglforge.build.compiling.report import CompileReport
+from sglforge.build.hooks import give
 from sglforge.build.modules.compile import Progress, compile_modules
 from sglforge.build.modules.contents import Contents
 from sglforge.build.modules.driving import drive
@@ -43,7 +45,8 @@ class Compiling(Protocol):
     def variables(self) -> Mapping[str, str]: ...
     @property
     def folders(self) -> tuple[Path, ...]: ...
-    def require(self, names: Sequence[str]) -> None: ...
+    def require(self, names: Iterable[str]) -> None: ...
+    def report(self) -> CompileReport: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +57,12 @@ class NoLauncher:
     variables: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[Path, ...] = ()
 
-    def require(self, names: Sequence[str]) -> None:
+    def require(self, names: Iterable[str]) -> None:
         """Refuse nothing: nobody knows what a unit takes."""
+
+    def report(self) -> CompileReport:
+        """Return that nobody looked."""
+        return CompileReport()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +70,13 @@ class ModuleTools:
     """What modules are compiled with.
 
     ``driver`` is the program of the catalog; ``torch_into`` installs the driver's torch into an environment, with a
-    file for what is said meanwhile; ``compiling`` opens the launcher for objects below a folder, as steps see it.
+    file for what is said meanwhile; ``compiling`` opens the launcher for objects below a folder, as
+    steps see it, with what a workspace knows of compilers.
     """
 
     driver: Path
     torch_into: Callable[[Path, Path], None]
-    compiling: Callable[[Path], AbstractContextManager[Compiling]] = lambda _: nullcontext(NoLauncher())
+    compiling: Callable[[Path, Workspace], AbstractContextManager[Compiling]] = lambda *_: nullcontext(NoLauncher())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +90,15 @@ class MadeModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """The modules of a set, those that its driver leaves out with the reason, and those that could not be kept."""
+    """The modules of a set, those that its driver leaves out with the reason, and those that could not be kept.
+
+    ``report`` says what became of the compilers' units.
+    """
 
     modules: tuple[MadeModule, ...]
     left_out: Mapping[str, str]
     not_kept: tuple[str, ...]
+    report: CompileReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +132,7 @@ def make_modules(
     log: Path,
     run: Runner,
     reports: list[Report],
+    user: int | None,
     told: Callable[[News], None],
 ) -> Made:
     """Compile the modules of a set into a wheel's tree; those that were kept from before are taken.
@@ -139,6 +152,7 @@ def make_modules(
         log: Gets what driver, ninja and compilers say.
         run: How to run them.
         reports: Gets what is known of every step.
+        user: The number of the user that steps run as, who is given their folders; None for who runs us.
         told: Told how far it is.
 
     Raises BuildError ``module-driver-failed``, ``module-unknown``, ``module-compile-failed`` and what ``uv`` raises.
@@ -148,18 +162,20 @@ def make_modules(
     make_environment(own, modules.locked.requirements, python, uv, scratch, log)
     tools.torch_into(own, log)
     fixed = {"tree": tree, "modules": work, "env": own, "cuda": toolkit.home}
-    sandbox = Sandbox(folders=(work,), fixed=fixed, run=run, reports=reports)
+    sandbox = Sandbox(folders=(work,), fixed=fixed, user=user, run=run, reports=reports)
     roots = Roots(
         Root(name=name, real=folder.resolve(), seen=sandbox.seen(folder), pinned=name == "cuda")
         for name, folder in fixed.items()
     )
     contents = Contents()
-    with tools.compiling(sandbox.seen(work)) as compiling:
+    with tools.compiling(sandbox.seen(work), workspace) as compiling:
         variables = {
             **step_variables(work, own / "bin", sandbox, {**environment, **compiling.variables}, toolkit),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": str(sandbox.seen(tree)),
         }
+        for folder in (work, *compiling.folders):
+            give(folder, user)
         answer = drive(
             package,
             modules,
@@ -204,11 +220,12 @@ def make_modules(
                 finished=making.finished,
                 told=making.told,
             )
-    return Made(
-        modules=tuple(tray.modules[name] for name in sorted(tray.modules)),
-        left_out=answer.left_out,
-        not_kept=tuple(sorted(making.not_kept)),
-    )
+        return Made(
+            modules=tuple(tray.modules[name] for name in sorted(tray.modules)),
+            left_out=answer.left_out,
+            not_kept=tuple(sorted(making.not_kept)),
+            report=compiling.report(),
+        )
 
 
 class _Tray:

@@ -148,6 +148,7 @@ class Bench:
             log=self.log,
             run=run,
             reports=[],
+            user=None,
             told=self.told.append,
         )
         libraries = {path.stem: path.read_bytes() for path in (tree / "toy" / "aot").glob("*.so")}
