@@ -16,7 +16,7 @@ from sglforge.base.runrecord import RunRecord
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
 from sglforge.config import suggest
-from sglforge.config.lockfile import LockedArchive, LockedGit, lock_path
+from sglforge.config.lockfile import LockedArchive, LockedGit, LockedTorch, lock_path
 from sglforge.config.model import GitSource, PathSource
 from sglforge.errors import ConfigError, FetchError, LockError, PatchError, verdict_of
 from sglforge.host import package_index
@@ -98,15 +98,15 @@ def _fetch_all(
             step, planned, request, console, locations, proven=True, cancellation=cancellation
         )
 
-    def fetch_torch() -> None:
-        with console.step("fetch torch") as shown:
+    def fetch_torch(pin: LockedTorch, name: str, into: list[TorchReceipt]) -> None:
+        with console.step(name) as shown:
 
             def progress(done: float = 0.0, total: float | None = None, *, note: str = "") -> None:
                 cancellation.check()
                 shown.progress(done, total, note=note)
 
             found = download_torch(
-                locked.torch,
+                pin,
                 interpreter=python,
                 workspace=request.workspace,
                 locations=locations,
@@ -115,13 +115,14 @@ def _fetch_all(
                 progress=progress,
                 run=run,
             )
-            torch.append(found)
-            shown.say(f"{locked.torch.version}+{locked.torch.variant}")
+            into.append(found)
+            shown.say(f"{pin.version}+{pin.variant}")
 
     def fetch_requirements() -> None:
         with console.step("fetch requirements") as shown:
             of_environment = () if wanted else (locked.requirements,)
-            for requirements in (*of_environment, *(step.build_requires for step in chosen)):
+            of_modules = [step.modules.locked.requirements for step in chosen if step.modules]
+            for requirements in (*of_environment, *(step.build_requires for step in chosen), *of_modules):
                 download_requirements(
                     requirements,
                     interpreter=python,
@@ -139,7 +140,11 @@ def _fetch_all(
 
     steps = [step for step in chosen if not isinstance(step.source, PathSource)]
     works: dict[str, Callable[[], None]] = {f"fetch {step.package}": partial(source, step) for step in steps}
-    works |= {} if wanted else {"fetch torch": fetch_torch}
+    works |= {} if wanted else {"fetch torch": partial(fetch_torch, locked.torch, "fetch torch", torch)}
+    for step in chosen:
+        if step.modules:
+            name = f"fetch torch for modules of {step.package}"
+            works[name] = partial(fetch_torch, step.modules.locked.torch, name, [])
     works |= {"fetch requirements": fetch_requirements}
     if toolkit := toolkit_for(chosen, planned):
         works[TOOLKIT] = partial(fetch_toolkit, toolkit)
