@@ -109,7 +109,9 @@ def examine_wheel(
     except _NoRoomError as error:
         raise error.cause from error
     binaries = [_looked_up(binary, spool.root / binary.path, spool.root, wanted, tools) for binary in spool.binaries]
-    wanted = replace(wanted, tag_glibc=_promised_glibc(wheel), python_minor=python_minor)
+    wanted = replace(
+        wanted, tag_glibc=_promised_glibc(wheel), python_minor=python_minor, package=wanted.package or _project(wheel)
+    )
     return Examined(
         file=wheel, findings=(*findings, *judge(binaries, wanted)), binaries=tuple(binaries), gpus=wanted.gpus
     )
@@ -272,6 +274,14 @@ def _root_of(file: Path) -> Path:
     return next(
         (folder for folder in file.absolute().parents if folder.name == "site-packages"), file.absolute().parent
     )
+
+
+def _project(wheel: Path) -> str | None:
+    """Return the name of a wheel's project, None where its file name is that of no wheel."""
+    try:
+        return read_wheel(wheel).name
+    except CheckError:
+        return None
 
 
 def _promised_glibc(wheel: Path) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -43,7 +44,21 @@ def judge(binaries: Sequence[Binary], wanted: Wanted) -> tuple[Finding, ...]:
     found += [_unreadable_cubins(cubins)] if any(binary.trouble for binary in cubins) else []
     if unasked := [binary for binary in others if binary.elf and binary.scope is None and binary.elf.undefined]:
         found.append(_not_looked_up(unasked))
-    return tuple(dict.fromkeys(found))
+    return _grouped(found)
+
+
+def _grouped(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return one finding for each fault, errors first: what a dozen files have in common is said once."""
+    groups: dict[tuple[Severity, str], list[Finding]] = {}
+    for one in dict.fromkeys(found):
+        groups.setdefault((one.severity, one.code), []).append(one)
+    order = list(Severity)
+    together = []
+    for _, ones in sorted(groups.items(), key=lambda group: order.index(group[0][0])):
+        first, more = ones[0], [one.message for one in ones[1:]]
+        message = f"{first.message} (and {len(more)} more)" if more else first.message
+        together.append(replace(first, message=message, detail=(*first.detail, *_shown(more))))
+    return tuple(together)
 
 
 def verdict(findings: Sequence[Finding]) -> Verdict:
@@ -276,11 +291,13 @@ def _symbols(binary: Binary, wanted: Wanted) -> Iterator[Finding]:
     scope = binary.scope
     if scope is None:
         return
-    if scope.missing:
+    numbered = dict(binary.cuda_majors)
+    other_cuda = {name for name, major in numbered.items() if wanted.cuda_major not in {None, major}}
+    if gone := [name for name in scope.missing if name not in other_cuda]:  # what is of another CUDA is said already
         yield _finding(
             "so-library-missing",
             binary.path,
-            f"{binary.path} needs {', '.join(scope.missing)}, found neither in the environment nor on this machine",
+            f"{binary.path} needs {', '.join(gone)}, found neither in the environment nor on this machine",
             "install what brings it, or build without it",
         )
     by_cause = {

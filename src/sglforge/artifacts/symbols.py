@@ -151,12 +151,20 @@ def near_names(wanted: Sequence[str], defined: Iterable[str]) -> dict[str, tuple
     if parts:
         for candidate in defined:
             for name, part in parts.items():
-                if part in candidate and candidate != name and scopes(candidate) == scopes(name):
+                if part in candidate and candidate != name and _is_overload(candidate, name, part):
                     found.setdefault(name, []).append(candidate)
     return {
         name: tuple(sorted(set(names), key=lambda one: (abs(len(one) - len(name)), one))[:NEAR])
         for name, names in found.items()
     }
+
+
+def _is_overload(one: str, other: str, part: str) -> bool:
+    """Return whether two symbols are of one function; constructors and destructors have only the class in common."""
+    if scopes(one) != scopes(other):
+        return False
+    first, second = (name.partition(part)[2][:2] for name in (one, other))
+    return first == second if {first[:1], second[:1]} & {"C", "D"} else True
 
 
 def other_string_abi(name: str, near: Iterable[str]) -> bool:

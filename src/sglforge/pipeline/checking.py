@@ -12,7 +12,7 @@ from sglforge.artifacts.demand import demanded
 from sglforge.artifacts.examine import Examined, Tools, examine_library, examine_wheel
 from sglforge.artifacts.judge import verdict
 from sglforge.artifacts.libraries import Libraries
-from sglforge.artifacts.sass import CLAIMS, find_disassembler
+from sglforge.artifacts.sass import CLAIMS, Disassembler, find_disassembler
 from sglforge.base.console import Console
 from sglforge.base.scratch import working_folder
 from sglforge.config import suggest
@@ -34,7 +34,8 @@ def check(request: Request, console: Console) -> Outcome:
     libraries = Libraries(site=site) if site else None
     wanted = _wanted(request, selection, libraries)
     minor = request.python or _minor_of(site) or selection.environment.pythons[0]
-    examined = [_examined(file, request, console, wanted, libraries, minor) for file in files]
+    disassembler = find_disassembler(_toolkits(request, selection))
+    examined = [_examined(file, request, console, wanted, libraries, disassembler, minor) for file in files]
     findings = [finding for one in examined for finding in one.findings]
     said = verdict(findings)
     document = {
@@ -50,10 +51,16 @@ def check(request: Request, console: Console) -> Outcome:
 
 
 def _examined(
-    file: Path, request: Request, console: Console, wanted: Wanted, libraries: Libraries | None, minor: str
+    file: Path,
+    request: Request,
+    console: Console,
+    wanted: Wanted,
+    libraries: Libraries | None,
+    disassembler: Disassembler | None,
+    minor: str,
 ) -> Examined:
     with console.step(f"check {file.name}") as step, working_folder(request.workspace, "check") as scratch:
-        tools = Tools(scratch=scratch, libraries=libraries, disassembler=find_disassembler())
+        tools = Tools(scratch=scratch, libraries=libraries, disassembler=disassembler)
         if file.suffix == ".whl":
             examined = examine_wheel(file, wanted, tools, python_minor=minor)
         else:
@@ -61,6 +68,12 @@ def _examined(
         step.say(f"{len(examined.binaries)} binaries")
         step.failed = examined.verdict not in {"pass", "warn"}
     return examined
+
+
+def _toolkits(request: Request, selection: Selection) -> list[Path]:
+    """Return the toolkits whose cuobjdump may be asked: those that builds have brought, then this machine's."""
+    brought = sorted(request.workspace.toolkits.glob("*/cuda"))
+    return [*brought, *(Path(one.home) for one in selection.facts.toolkits or () if not one.problem)]
 
 
 def _wanted(request: Request, selection: Selection, libraries: Libraries | None) -> Wanted:

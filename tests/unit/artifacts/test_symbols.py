@@ -9,7 +9,7 @@ from gpu_files import library
 
 from sglforge.artifacts.elf import opened, read_elf
 from sglforge.artifacts.libraries import Libraries
-from sglforge.artifacts.symbols import Unresolved, scopes, sorted_out, unresolved
+from sglforge.artifacts.symbols import Unresolved, near_names, scopes, sorted_out, unresolved
 
 CHECK = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_{}b"
 OPEN = 'extern "C" int {0}(void); int call(void) {{ return {0}(); }}'
@@ -170,3 +170,11 @@ def test_libraries_that_need_each_other_end(site: Site, tmp_path: Path) -> None:
     second = calling(tmp_path / "libtwo.so", "one", first, "-Wl,-soname,libtwo.so", "-Wl,-rpath,$ORIGIN")
     library(first, body="int call(void); int one(void) { return call(); }", options=["-Wl,-soname,libone.so", second])
     assert site.open_ends(calling(tmp_path / "ext.so", "one", first, "-Wl,-rpath,$ORIGIN")) == ((), ())
+
+
+def test_a_destructor_is_no_other_constructor() -> None:
+    wanted, names = (
+        "_ZN3c1013MessageLoggerC1EPKcii",
+        ["_ZN3c1013MessageLoggerD1Ev", "_ZN3c1013MessageLoggerC1ENS_1LEib"],
+    )
+    assert near_names([wanted], names) == {wanted: (names[1],)}
