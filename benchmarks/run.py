@@ -19,6 +19,7 @@ from types import FrameType
 from typing import NoReturn
 
 from benchmarks import (
+    checking,
     cold,
     drift,
     installing,
@@ -48,6 +49,7 @@ FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "kill-table": kill_table.measure,
     "false-alarms": kill_table.measure_real,
     "store": storing.measure,
+    "check": checking.measure,
     "cold": cold.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "results"

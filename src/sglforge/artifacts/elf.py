@@ -5,7 +5,8 @@ harm costs no more time and memory than its size allows. Run-time tables are fou
 the loader finds them; sections are what linkers and tools add, and may be missing.
 
 Sources: elf(5); the System V ABI; the Linux Standard Base, "Symbol Versioning". pyelftools reads the same, and the
-tests hold this reader against it; it takes a minute for torch's symbols, and believes every length it reads.
+tests hold this reader against it; it takes thirteen times as long for torch's symbols (1.6 s), and believes the lengths
+that it reads.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 nvcc puts a container ("fat binary") for every translation unit into the section `.nv_fatbin`; its entries name their
 architecture with its suffix in their headers, compressed or not. The format is NVIDIA's own and not documented: what
-is read here was found by compiling and comparing with `cuobjdump`, toolkits 13.0 to 13.5, and the tests do it again.
+is read here was found by compiling with the toolkits 13.0 and 13.4 and comparing with `cuobjdump`, and the tests do it
+again for 13.0.
 Whatever is new in it (a version, a kind, a flag, a length that does not add up) is said to be not understood, never
 guessed; then cuobjdump is asked (:mod:`sglforge.artifacts.sass`).
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sglforge.artifacts.binary import CUDA_NUMBERED
 from sglforge.base.files import sha256_file
 from sglforge.errors import Finding, Severity
 from sglforge.provision.receipt import Environment
@@ -20,9 +21,6 @@ from sglforge.smoke.observe.processes import environment_of, started
 
 _DELETED = " (deleted)"
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH")
-# Libraries whose number is that of CUDA itself, 11 to 13. That of cuFFT, cuRAND, cuSOLVER, cuSPARSE and cuDNN is
-# not: libcurand.so.10 belongs to 12 and 13. Source: the CUDA toolkits' release notes, "component versions".
-_CUDA = re.compile(r"lib(?:cudart|nvrtc|nvrtc-builtins|cublas|cublasLt|nvJitLink)\.so\.(\d+)")
 # What an environment brings itself; taken from elsewhere it is another build of it. A libnccl-net.so is a plugin for
 # the machine's network, and belongs to the machine.
 _OWN = re.compile(
@@ -118,7 +116,7 @@ def cuda_majors(loaded: Loaded) -> dict[int, tuple[str, ...]]:
     for library in loaded.libraries:
         own = library.soname or Path(library.path).name
         for name, word in ((own, "is"), *((name, "needs") for name in library.needed)):
-            if match := _CUDA.match(name):
+            if match := CUDA_NUMBERED.fullmatch(name):
                 found.setdefault(int(match[1]), []).append(f"{library.real} {word} {name}")
     return {major: tuple(words) for major, words in sorted(found.items())}
 
