@@ -269,7 +269,11 @@ def _execute(
         with _phase(record, step, "check"):
             check_step(step, wheel, python, rules=rules, scratch=scratch, run=run)
         provenance = document(
-            {**in_wheel, "source": {**source.described, **source.origin}},
+            {
+                **in_wheel,
+                "source": {**source.described, **source.origin},
+                **({"toolkit": toolkit.to_json()} if toolkit else {}),
+            },
             wheel={"name": wheel.name, "size": wheel.stat().st_size, "sha256": sha256_file(wheel)},
             topics=patched.topics if patched else (),
             excluded=step.recipe.exclude,

@@ -18,7 +18,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolkitReceipt:
-    """The fingerprint and the wheels of a toolkit; ``files`` has sha256, size, time and inode of each, by path."""
+    """The fingerprint and the wheels of a toolkit; ``files`` has sha256, size, time and inode of each, by path.
+
+    Folders are among them, without a sha256: what came into one later has changed its time.
+    """
 
     fingerprint: str
     requirements: tuple[str, ...]
@@ -36,7 +39,8 @@ def write_receipt(folder: Path, *, fingerprint: str, requirements: tuple[str, ..
             links[name] = str(path.readlink())
         elif name != RECEIPT:
             status = path.stat()
-            files[name] = (sha256_file(path), status.st_size, status.st_mtime_ns, status.st_ino)
+            sha256 = "" if path.is_dir() else sha256_file(path)
+            files[name] = (sha256, status.st_size, status.st_mtime_ns, status.st_ino)
     document = {
         "schema": SCHEMA,
         "fingerprint": fingerprint,
@@ -69,7 +73,7 @@ def read_receipt(folder: Path) -> ToolkitReceipt | None:
 
 
 def changed(folder: Path, receipt: ToolkitReceipt) -> tuple[str, ...]:
-    """Return the files and links of a toolkit that are missing or other ones, by size, time and inode."""
+    """Return the files, folders and links of a toolkit that are missing or other ones, by size, time and inode."""
     different = [name for name, target in receipt.links.items() if _target(folder / name) != target]
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -97,5 +101,4 @@ def _target(path: Path) -> str | None:
 
 def _paths(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
-        linked = [name for name in folders if Path(parent, name).is_symlink()]
-        yield from (Path(parent, name) for name in sorted([*names, *linked]))
+        yield from (Path(parent, name) for name in sorted([*names, *folders]))

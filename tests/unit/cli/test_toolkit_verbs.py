@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -165,6 +166,12 @@ def test_a_package_is_locked_fetched_and_built_beside_a_repository_that_cannot_b
     assert (seen["header"], seen["stub"]) == (True, True)
     assert not (Path(toolkit["home"]) / "written").exists() or seen["written"]
     assert steps(run(mini, "plan"))["kernels"]["state"] == "hit"
+    (entry,) = (mini.workspace / "store/entries").iterdir()
+    assert json.loads(entry.read_text())["provenance"]["toolkit"] == {
+        "origin": "lock",
+        "version": "13.0",
+        "fingerprint": toolkit["fingerprint"],
+    }
 
     (mini.root / "recipes/toolkits/cuda-13.0.toml").write_text(TOOLKIT.replace('["cuInit"]', '["cuMemAlloc_v2"]'))
     moved = steps(run(mini, "plan", "--explain"))["kernels"]

@@ -131,14 +131,16 @@ def test_it_is_made_once(bench: Bench) -> None:
 def test_what_was_changed_or_removed_is_made_again(bench: Bench) -> None:
     home = bench.provide().home
     for name in ("include/cuda.h", "bin/nvcc", "lib/stubs/libcuda.so", "lib/libcudart.so"):
-        path = home / name
+        path, before = home / name, (home / name).parent.stat()
         aside = path.rename(path.with_name("aside"))
         assert not is_installed(bench.toolkit)
         path.write_text("other")
         assert not is_installed(bench.toolkit)
         aside.replace(path)
+        os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert is_installed(bench.toolkit)
-    (home / "include/cuda.h").unlink()
+    (home / "include/cccl/more.h").write_text("")
+    assert not is_installed(bench.toolkit)
     bench.provide()
     assert is_installed(bench.toolkit)
     assert bench.left == [bench.toolkit.fingerprint]

@@ -30,6 +30,10 @@ class CudaToolkit:
         """Whether it is the lock's, so that it is installed where it is not there yet."""
         return self.origin == LOCKED
 
+    def to_json(self) -> dict[str, str]:
+        """Return what provenance says of it; where it is decides nothing."""
+        return {"origin": self.origin, "version": self.version, "fingerprint": self.fingerprint}
+
     def variables(self, path: str) -> dict[str, str]:
         """Return the variables by which builds find it; ``path`` is what PATH is without it."""
         home = str(self.home)
