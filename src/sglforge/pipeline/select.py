@@ -74,15 +74,26 @@ class Selection:
         if not wanted and self.target.waits_for:
             waiting = {f"target {self.target.name}": self.target.waits_for}
         for what, waits_for in waiting.items():
-            ready = [
-                name for name in plans.packages(self.stack, self.target) if not self.catalog.packages[name].waits_for
-            ]
+            ready = self._ready()
             now = f"what can be built: nox -s build -- --target {self.target.name} {' '.join(ready)}; " if ready else ""
             raise BuildError(
                 code="target-waits",
                 message=f"{what} can be planned, not built yet: it waits for {waits_for}",
                 hint=f"{now}docs/explanation/roadmap.md says what comes next",
             )
+
+    def _ready(self) -> tuple[str, ...]:
+        """Return the packages that wait for nothing and whose sources are locked."""
+        try:
+            pinned = self.lock().sources
+        except LockError:
+            return ()
+        return tuple(
+            name
+            for name in plans.packages(self.stack, self.target)
+            if not self.catalog.packages[name].waits_for
+            and (name in pinned or isinstance(self.stack.packages[name].source, PathSource))
+        )
 
     def to_json(self) -> dict[str, str]:
         """Return the names for a document."""
