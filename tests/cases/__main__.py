@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cases import smoke, so, tree
+from cases import env, smoke, so, tree
 from cases.model import Case, CaseError, Judgement, faults, load
 
 JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Judgement | None]] = {
+    "env": env.judge,
     "smoke": smoke.judge,
     "so": so.judge,
     "tree": tree.judge,

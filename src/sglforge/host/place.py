@@ -19,6 +19,7 @@ def judge_place(workspace: Workspace) -> tuple[Finding, ...]:
         workspace.sources,
         workspace.store,
         workspace.environments,
+        workspace.toolkits,
         workspace.runs,
         workspace.verdicts,
         workspace.locks,

@@ -129,6 +129,8 @@ def _disk_faults(workspace: Workspace) -> Iterator[None]:
         errno.EDQUOT: "disk-full",
         errno.EACCES: "not-writable",
         errno.EROFS: "not-writable",
+        errno.EEXIST: "workspace-unusable",
+        errno.ENOTDIR: "workspace-unusable",
     }
     try:
         yield

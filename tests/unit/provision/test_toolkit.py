@@ -223,11 +223,11 @@ def test_a_full_disk_leaves_nothing_and_no_cache_is_emptied(bench: Bench) -> Non
     assert words == ["pip install"]
 
 
-def test_a_folder_that_cannot_be_written_to(bench: Bench) -> None:
+def test_a_file_in_the_place_of_the_folder(bench: Bench) -> None:
     bench.workspace.root.mkdir()
     bench.workspace.toolkits.write_text("a file\n")
-    with pytest.raises((SglforgeError, OSError)):
-        bench.provide()
+    assert bench.code() == "workspace-unusable"
+    assert bench.workspace.toolkits.read_text() == "a file\n"
 
 
 CHILD = """
