@@ -60,6 +60,8 @@ def note(
         return
     if facts is None or selection.facts.disk_gib is None or watched.more_look is None:
         return
+    if planned.toolkit and planned.toolkit.rests_on_files:
+        return
     memory = Remembered(
         asked=watched.around.asked,
         surroundings=watched.around.digest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,11 @@ class PlannedToolkit:
             "fingerprint": toolkit.fingerprint,
             "why": self.chosen.why,
         }
+
+    @property
+    def rests_on_files(self) -> bool:
+        """Whether files of this machine's toolkits decide which one is taken: facts alone do not tell."""
+        return not self.chosen.toolkit.locked or any(one.incomplete for one in self.judged)
 
     @property
     def line(self) -> str:
@@ -208,6 +214,7 @@ def bring_toolkit(
             log=record.log("toolkit", "fetch"),
             progress=progress,
             run=partial(proc.run, cancellation=cancellation),
+            pause=cancellation.sleep if cancellation else time.sleep,
         )
         step.say(f"CUDA {toolkit.version} of the lock, {'as it was' if there else 'installed'}")
     return toolkit

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sglforge.base import proc
@@ -69,6 +70,7 @@ def provide(
     log: Path | None = None,
     progress: Progress = silent,
     run: Runner = proc.run,
+    pause: Callable[[float], None] = time.sleep,
 ) -> CudaToolkit:
     """Make sure that the locked toolkit of a plan is on this machine, whole and unchanged, and return it.
 
@@ -87,6 +89,7 @@ def provide(
         log: File for the full output of uv.
         progress: Told which part is being done.
         run: Runs processes.
+        pause: Waits some seconds for another run; what it raises ends the waiting.
 
     Raises InstallError (``toolkit-incomplete``, ``disk-full``, ``compiler-missing``, ``workspace-busy``, ...) and
     FetchError (``offline-missing``, ``network-unreachable``, ``hash-mismatch``).
@@ -97,7 +100,7 @@ def provide(
     if is_installed(chosen):
         return chosen
     lock = workspace.locks / f"toolkit-{chosen.fingerprint}"
-    with exclusive(lock, waiting=lambda note: progress(note=note), use=TOOLKIT), _disk_faults(workspace):
+    with exclusive(lock, waiting=lambda note: progress(note=note), use=TOOLKIT, pause=pause), _disk_faults(workspace):
         if is_installed(chosen):  # another run has made it meanwhile
             return chosen
         for left in listed(workspace.toolkits):

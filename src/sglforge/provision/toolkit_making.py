@@ -103,9 +103,15 @@ def _hold(home: Path, recipe: Toolkit, needs: Sequence[CudaNeeds], uv: Uv) -> No
     Raises InstallError ``toolkit-incomplete``.
     """
     said = nvcc.ask(home, uv.run)
+    if said.version is None:
+        raise InstallError(
+            code="toolkit-incomplete",
+            message=f"the nvcc of {recipe.name} was installed and cannot be used: {said.problem}",
+            hint="programs must run where the workspace is (findmnt -T shows noexec): --workspace DIR names another",
+        )
     lacks = summary(lacking(home, needs, recipe.driver_symbols))
-    if said.version is None or nvcc.release_of(said.version) != recipe.release:
-        message = f"its nvcc is of {said.version}" if said.version else f"its nvcc cannot be used: {said.problem}"
+    if nvcc.release_of(said.version) != recipe.release:
+        message = f"its nvcc is of {said.version}"
     elif lacks:
         message = f"it lacks {lacks}"
     elif (newest := nvcc.newest_gcc(home)) != recipe.newest_gcc:

@@ -151,7 +151,6 @@ def test_a_package_is_locked_fetched_and_built_beside_a_repository_that_cannot_b
     assert (planned.code, toolkit["origin"], toolkit["version"]) == (0, "lock", "13.0")
     assert steps(planned)["kernels"]["key_parts"]["toolchain"] == {"nvcc": toolkit["fingerprint"]}
     assert not (mini.workspace / "toolkits").exists()
-    assert run(mini, "fetch").codes == {"target-waits"}
     assert run(mini, "fetch", "toy").codes == {"git-not-pinned"}
 
     fetched = run(mini, "fetch", "kernels")
@@ -176,8 +175,23 @@ def test_a_package_is_locked_fetched_and_built_beside_a_repository_that_cannot_b
     (mini.root / "recipes/toolkits/cuda-13.0.toml").write_text(TOOLKIT.replace('["cuInit"]', '["cuMemAlloc_v2"]'))
     moved = steps(run(mini, "plan", "--explain"))["kernels"]
     assert [change["part"] for change in moved["changes"]] == ["toolchain.nvcc"]
+    (mini.root / "recipes/toolkits/cuda-13.0.toml").write_text(TOOLKIT)
+    installed = Path(toolkit["home"]).parent
+    assert collected(mini) == set()
+    (mini.root / "recipes/toolkits/cuda-13.0.toml").write_text(TOOLKIT.replace('["cuInit"]', '["cuMemAlloc_v2"]'))
+    assert collected(mini) == {str(installed)}
+    assert not installed.exists()
     (mini.root / "recipes/toolkits/cuda-13.0.toml").write_text(TOOLKIT.replace("13.0.*", "13.0.88"))
     assert run(mini, "plan").codes == {"lock-stale"}
+
+
+def collected(mini: Mini) -> set[str]:
+    """Collect what is old and return the toolkits among it."""
+    more = ("--keep-days", "0", "--catalog", str(mini.root))
+    called = call("store", "gc", *more, workspace=mini.workspace, env=mini.env(), timeout_s=120)
+    assert called.code == 0, called.talk
+    removed: Any = called.document["removed"]
+    return {item["path"] for item in removed if item["kind"] == "toolkit"}
 
 
 def seen_by(mini: Mini) -> dict[str, Any]:
