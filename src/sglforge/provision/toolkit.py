@@ -18,6 +18,7 @@ from sglforge.base.workspace import Workspace
 from sglforge.config.lockfile import LockedToolkit
 from sglforge.config.model import CudaNeeds, Toolkit
 from sglforge.errors import InstallError
+from sglforge.host.cuda.complete import lacking, summary
 from sglforge.host.cuda.model import LOCKED, CudaToolkit
 from sglforge.provision.progress import Progress, silent
 from sglforge.provision.python import Interpreter
@@ -96,8 +97,9 @@ def provide(
     """
     from sglforge.provision.toolkit_making import make_toolkit
 
-    folder = chosen.home.parent
+    folder, needed = chosen.home.parent, (recipe.cuda, *needs)
     if is_installed(chosen):
+        require_whole(chosen.home, recipe, needed)  # what builds take may have come later
         return chosen
     lock = workspace.locks / f"toolkit-{chosen.fingerprint}"
     with exclusive(lock, waiting=lambda note: progress(note=note), use=TOOLKIT, pause=pause), _disk_faults(workspace):
@@ -115,13 +117,31 @@ def provide(
                 chosen,
                 recipe=recipe,
                 locked=locked,
-                needs=(recipe.cuda, *needs),
+                needs=needed,
                 interpreter=interpreter,
                 uv=open_uv(locations, offline=offline, run=run),
                 log=log,
                 progress=progress,
             )
     return chosen
+
+
+def require_whole(home: Path, recipe: Toolkit, needs: Sequence[CudaNeeds]) -> None:
+    """Refuse a toolkit that lacks something that builds take.
+
+    Raises InstallError ``toolkit-incomplete``.
+    """
+    if lacks := summary(lacking(home, needs, recipe.driver_symbols)):
+        raise not_the_toolkit(recipe, f"it lacks {lacks}")
+
+
+def not_the_toolkit(recipe: Toolkit, why: str) -> InstallError:
+    """Return the error for wheels that are not what the recipe says."""
+    return InstallError(
+        code="toolkit-incomplete",
+        message=f"the wheels of {recipe.name} do not make up the toolkit: {why}",
+        hint=f"correct its recipe, as by adding to `requires`, then nox -s lock -- --update {recipe.name}",
+    )
 
 
 @contextlib.contextmanager

@@ -11,13 +11,13 @@ from sglforge.config.lockfile import LockedToolkit
 from sglforge.config.model import CudaNeeds, Toolkit
 from sglforge.errors import InstallError
 from sglforge.host.cuda import nvcc
-from sglforge.host.cuda.complete import lacking, summary
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.provision.driver_stub import make_stub
 from sglforge.provision.make import install_lines, install_requirements, pinned_line, require_fitting_files
 from sglforge.provision.mend import mend
 from sglforge.provision.progress import Progress
 from sglforge.provision.python import Interpreter
+from sglforge.provision.toolkit import not_the_toolkit, require_whole
 from sglforge.provision.toolkit_receipt import write_receipt
 from sglforge.provision.uv import Uv
 
@@ -109,17 +109,9 @@ def _hold(home: Path, recipe: Toolkit, needs: Sequence[CudaNeeds], uv: Uv) -> No
             message=f"the nvcc of {recipe.name} was installed and cannot be used: {said.problem}",
             hint="programs must run where the workspace is (findmnt -T shows noexec): --workspace DIR names another",
         )
-    lacks = summary(lacking(home, needs, recipe.driver_symbols))
     if nvcc.release_of(said.version) != recipe.release:
-        message = f"its nvcc is of {said.version}"
-    elif lacks:
-        message = f"it lacks {lacks}"
-    elif (newest := nvcc.newest_gcc(home)) != recipe.newest_gcc:
-        message = f"its headers take gcc {newest} at most, `newest-gcc` of the recipe says {recipe.newest_gcc}"
-    else:
-        return
-    raise InstallError(
-        code="toolkit-incomplete",
-        message=f"the wheels of {recipe.name} do not make up the toolkit: {message}",
-        hint="correct its recipe, as by adding to `requires`, then nox -s lock -- --update " + recipe.name,
-    )
+        raise not_the_toolkit(recipe, f"its nvcc is of {said.version}")
+    require_whole(home, recipe, needs)
+    if (newest := nvcc.newest_gcc(home)) != recipe.newest_gcc:
+        why = f"its headers take gcc {newest} at most, `newest-gcc` of the recipe says {recipe.newest_gcc}"
+        raise not_the_toolkit(recipe, why)

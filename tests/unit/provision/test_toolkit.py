@@ -176,6 +176,13 @@ def test_after_it_was_fetched_no_network_is_needed(bench: Bench) -> None:
     assert bench.provide(offline=True).home == home
 
 
+def test_what_builds_take_may_come_later_and_is_missed(bench: Bench) -> None:
+    bench.provide()
+    more = NEEDS.model_copy(update={"headers": ["curand_kernel.h"]})
+    assert replace(bench, recipe=RECIPE.model_copy(update={"cuda": more})).code() == "toolkit-incomplete"
+    assert is_installed(bench.toolkit)
+
+
 @pytest.mark.parametrize(
     ("version", "without"),
     [("12.9.86", ()), ("13.0.88", ("bin/cuobjdump",)), ("13.0.88", ("include/crt/host_config.h",))],

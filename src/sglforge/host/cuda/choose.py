@@ -67,8 +67,8 @@ def choose(judged: Sequence[Judged], locked: CudaToolkit, workspace: Workspace) 
         if one.why_not or one.found.nvcc is None:
             continue
         home = Path(one.found.home)
-        if home == locked.home.resolve():  # named by CUDA_HOME, as people do who compile by hand: the same builds
-            break
+        if home == locked.home.resolve():  # as people name it who compile by hand: the same builds, the same keys
+            return Chosen(toolkit=locked, why=f"the lock's: {one.found.origin} names it")
         try:
             decides = fingerprint(home, workspace)
         except OSError:
@@ -81,7 +81,5 @@ def choose(judged: Sequence[Judged], locked: CudaToolkit, workspace: Workspace) 
             fingerprint=decides,
         )
         return Chosen(toolkit=toolkit, why=f"{one.found.origin} fits")
-    else:
-        why = "none of this machine fits" if judged else "this machine has none"
-        return Chosen(toolkit=locked, why=f"the lock's: {why}")
-    return Chosen(toolkit=locked, why=f"the lock's: {one.found.origin} names it")
+    why = "none of this machine fits" if judged else "this machine has none"
+    return Chosen(toolkit=locked, why=f"the lock's: {why}")
