@@ -10,21 +10,21 @@ import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from sglforge.artifacts.architectures import Architecture
 from sglforge.artifacts.binary import Binary, Wanted, number
+from sglforge.artifacts.claims import listed, with_listings
 from sglforge.artifacts.elf import Data, Elf, ElfError, is_elf, opened, read_elf, read_ident
 from sglforge.artifacts.fatbin import is_cubin, read_cubin, read_device_code
 from sglforge.artifacts.judge import judge, verdict
 from sglforge.artifacts.libraries import Libraries
 from sglforge.artifacts.loader import not_loaded
-from sglforge.artifacts.sass import Disassembler, Listing, list_code
+from sglforge.artifacts.sass import Disassembler
 from sglforge.artifacts.symbols import unresolved
 from sglforge.artifacts.wheel import check_wheel, read_wheel
-from sglforge.base.proc import ProcessError, Runner
+from sglforge.base.proc import Runner
 from sglforge.base.proc import run as run_process
 from sglforge.errors import CheckError, Finding, Verdict
 from sglforge.sources.unpack import unsafe_name
@@ -108,7 +108,9 @@ def examine_wheel(
         )
     except _NoRoomError as error:
         raise error.cause from error
-    binaries = [_looked_up(binary, spool.root / binary.path, spool.root, wanted, tools) for binary in spool.binaries]
+    places = [(binary, spool.root / binary.path) for binary in spool.binaries]
+    looked_up = [(_looked_up(binary, place, spool.root, wanted, tools), place) for binary, place in places]
+    binaries = with_listings(looked_up, wanted, tools.disassembler, tools.run)
     wanted = replace(
         wanted, tag_glibc=_promised_glibc(wheel), python_minor=python_minor, package=wanted.package or _project(wheel)
     )
@@ -118,14 +120,15 @@ def examine_wheel(
 
 
 def examine_library(file: Path, wanted: Wanted, tools: Tools, *, name: str | None = None) -> Examined:
-    """Return everything that is wrong with a library, a program or a cubin; ``name`` is what to call it.
-
-    Raises OSError when it cannot be read.
-    """
+    """Return everything that is wrong with a library, a program or a cubin; ``name`` is what to call it."""
     shown = printable(name or str(file))
-    with opened(file) as data:
-        binary = _read(shown, data, len(data))
+    try:
+        with opened(file) as data:
+            binary = _read(shown, data, len(data))
+    except OSError as error:
+        binary = Binary(path=shown, size=0, trouble=str(error.strerror))
     binary = _looked_up(binary, file, _root_of(file), wanted, tools)
+    (binary,) = with_listings([(binary, file)], wanted, tools.disassembler, tools.run)
     return Examined(file=file, findings=judge([binary], wanted), binaries=(binary,), gpus=wanted.gpus)
 
 
@@ -242,31 +245,10 @@ def _looked_up(binary: Binary, place: Path, root: Path, wanted: Wanted, tools: T
     if not (binary.reading and wanted.gpus and tools.disassembler):
         return binary
     if binary.reading.unsure:
-        listing = _listed(place, None, tools.disassembler, tools.run)
+        listing = listed(place, None, tools.disassembler, tools.run)
         reading = binary.reading if listing.trouble else listing.reading()
         return replace(binary, listing=listing, reading=reading)
-    if not any(fnmatchcase(binary.path, glob) for glob in wanted.claims):
-        return binary
-    return replace(binary, listing=_claimed(binary, place, wanted, tools.disassembler, tools.run))
-
-
-def _claimed(binary: Binary, place: Path, wanted: Wanted, disassembler: Disassembler, run: Runner) -> Listing:
-    """List the code of the architectures that the GPUs run, and of no other: each costs its time."""
-    sass = binary.reading.architectures("sass") if binary.reading else frozenset()
-    fit = sorted(one for one in sass if any(one.runs_on(gpu) for gpu in wanted.gpus))
-    listings = [_listed(place, one, disassembler, run) for one in fit]
-    return Listing(
-        pieces={key: count for one in listings for key, count in one.pieces.items()},
-        claims={key: count for one in listings for key, count in one.claims.items()},
-        trouble=next((one.trouble for one in listings if one.trouble), None),
-    )
-
-
-def _listed(place: Path, only: Architecture | None, disassembler: Disassembler, run: Runner) -> Listing:
-    try:
-        return list_code(place, disassembler, run=run, only=only)
-    except ProcessError as error:
-        return Listing(pieces={}, claims={}, trouble=error.message)
+    return binary
 
 
 def _root_of(file: Path) -> Path:

@@ -17,29 +17,29 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from sglforge.artifacts.architectures import Architecture, names, of_number
 from sglforge.artifacts.elf import Data, Elf, Section
 
+Kind = Literal["sass", "ptx", "lto"]
 LOADED, RELOCATABLE, REGISTERED = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"
 CUBIN_NOTE = ".note.nv.tkinfo"
-MOST_ENTRIES = 1 << 20
+MOST_ENTRIES, MOST_ODD = 1 << 20, 100
 
+_PIECE_BYTES, _SEARCHED_BYTES = 4096, 1 << 31
 _MAGIC, _VERSION = 0xBA55ED50, 1
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _WRAPPER_BYTES = 24
-_KINDS = {1: "ptx", 2: "sass", 8: "lto"}
+_KINDS: Mapping[int, Kind] = {1: "ptx", 2: "sass", 8: "lto"}
 # 64 bit, debug, host linux, LZ4, zstd, LTO, `a`, `f`, extended header
 _KNOWN_FLAGS = 0x1 | 0x2 | 0x10 | 0x2000 | 0x8000 | 0x10000 | 0x100000 | 0x200000 | 0x1000000
 _SUFFIX = {0: "", 0x100000: "a", 0x200000: "f"}
 _PTXAS_ARCH = re.compile(rb"-arch[= ]sm_(\d{2,3})([af]?)(?![\w])")
 _CUBIN_ABI, _CUBIN_OLD_ABI = 0x41, 0x33
-
-Kind = Literal["sass", "ptx", "lto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def read_device_code(data: Data, elf: Elf) -> Reading:
     found = [(section.name, section) for section in elf.sections if section.size]
     loaded = [section for name, section in found if name == LOADED]
     relocatable = [section for name, section in found if name == RELOCATABLE]
-    if not elf.sections and data.find(struct.pack("<I", _MAGIC)) >= 0:
+    if not elf.sections and data.find(struct.pack("<I", _MAGIC), 0, _SEARCHED_BYTES) >= 0:
         return Reading(unsure=("it has GPU code, and no section headers that say where",))
     codes: list[DeviceCode] = []
     unsure: list[str] = []
@@ -120,23 +120,31 @@ def _number(elf: Elf) -> int:
 def _walk(data: Data, section: Section, units: int, codes: list[DeviceCode], unsure: list[str]) -> int:
     """Read the containers of a section, and return how many there are with those before; stop where one is odd."""
     at, end = section.offset, section.offset + section.size
-    while at + _CONTAINER.size <= end:
+    while (at := _behind_zeros(data, at, end)) + _CONTAINER.size <= end:
         magic, version, header, size = _CONTAINER.unpack_from(data, at)
-        if not magic:  # containers begin at multiples of 8
-            at += 8
-            continue
         if magic != _MAGIC or version != _VERSION or header != _CONTAINER.size or size > end - at - header:
             unsure.append(f"{section.name} has something else than a container at {at:#x}")
             return units
-        for entry in _entries(data, at + header, at + header + size, unsure):
-            kind, architecture, length = entry
+        for kind, architecture, length in _entries(data, at + header, at + header + size, unsure):
             codes.append(DeviceCode(kind=kind, architecture=architecture, unit=units, size=length))
-        if len(codes) > MOST_ENTRIES:
-            unsure.append(f"{section.name} has more than {MOST_ENTRIES} entries")
-            return units
         units += 1
+        if max(len(codes), units) > MOST_ENTRIES or len(unsure) > MOST_ODD:
+            unsure.append(f"{section.name} has more than is read")
+            return units
         at += header + size
+    if at < end:
+        unsure.append(f"{section.name} ends with something else than a container")
     return units
+
+
+def _behind_zeros(data: Data, at: int, end: int) -> int:
+    """Return the place of the next byte that is not zero: containers begin at multiples of 8."""
+    while at < end:
+        piece = data[at : min(at + _PIECE_BYTES, end)]
+        if left := piece.lstrip(b"\0"):
+            return at + len(piece) - len(left)
+        at += len(piece)
+    return end
 
 
 def _entries(data: Data, at: int, end: int, unsure: list[str]) -> Iterator[tuple[Kind, Architecture, int]]:
@@ -150,10 +158,9 @@ def _entries(data: Data, at: int, end: int, unsure: list[str]) -> Iterator[tuple
             unsure.append(f"an entry at {at:#x} ends behind its container")
             return
         else:
-            name: Kind = "ptx" if kind == 1 else "sass" if kind == 2 else "lto"
-            yield name, of_number(number, suffix), size
-        at += header + size
-        if header + size <= 0:
+            yield _KINDS[kind], of_number(number, suffix), size
+        at += max(header, _ENTRY.size) + size
+        if len(unsure) > MOST_ODD:
             return
     if at != end:
         unsure.append(f"a container ends {abs(end - at)} bytes beside its last entry")

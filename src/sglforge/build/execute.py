@@ -59,12 +59,11 @@ class BinaryRules:
     """What the binaries of a wheel are held to before it is stored, for targets with GPUs.
 
     ``toolkits`` are folders like CUDA_HOME: their cuobjdump is asked, and their libraries define symbols too.
-    ``claims`` are globs of files in the wheel with the claims that these must keep.
+    The claims of a step's set of modules come on top: some module of the set must keep each.
     """
 
     wanted: Wanted
     toolkits: tuple[Path, ...] = ()
-    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,7 +420,7 @@ def check_step(
                 rules.wanted,
                 built=not isinstance(step.source, WheelSource),
                 package=step.package,
-                claims=dict(rules.claims),
+                claims=_claims(step),
             ),
             _tools(rules, scratch, run),
             python_minor=python.minor,
@@ -439,6 +438,12 @@ def check_step(
             findings=findings,
         )
     return findings
+
+
+def _claims(step: Step) -> dict[str, tuple[str, ...]]:
+    """Return what the modules of a step claim, by the glob of their files."""
+    modules = step.modules
+    return {modules.place("*"): tuple(modules.set.claims)} if modules and modules.set.claims else {}
 
 
 def _tools(rules: BinaryRules, scratch: Path, run: Runner) -> Tools:

@@ -165,6 +165,23 @@ def test_instructions_for_another_gpu_do_not_count(make: Examiner, tmp_path: Pat
     assert loud(make.one(path, wanted, disassembler=disassembler)) == {"so-instructions-missing": Severity.ERROR}
 
 
+def test_no_more_is_listed_than_it_takes(make: Examiner, tmp_path: Path) -> None:
+    path, asked = make.library(container("120f")), tmp_path / "asked"
+    disassembler = tool(tmp_path, LISTING.format("sm_120f", "F2FP.E2M1"))
+    said = disassembler.path.read_text()
+    disassembler.path.write_text(said.replace("#!/bin/sh", f'#!/bin/sh\necho "$@" >> {asked}'))
+    wheel = wheel_of(make.folder / "wheels", {f"toy_gpu/{name}.so": path for name in ("a", "b", "fp4", "z")})
+    scratch, claims = tmp_path / "scratch", {"toy_gpu/*.so": ("fp4-convert",)}
+    tools = Tools(scratch=scratch, disassembler=disassembler)
+    assert loud(examine_wheel(wheel, replace(SM120, claims=claims), tools, python_minor=MINOR)) == {}
+    assert asked.read_text() == f"-sass -arch sm_120f {scratch}/site/toy_gpu/fp4.so\n"
+
+
+def test_a_file_that_may_not_be_read(make: Examiner) -> None:
+    examined = make.one(Path("/proc/self/mem"))
+    assert loud(examined) == {"so-unreadable": Severity.ERROR}
+
+
 def test_claims_without_cuobjdump_are_inconclusive(make: Examiner) -> None:
     wanted = replace(SM120, claims={"*": ("omma",)})
     examined = make.one(make.library(container("120f")), wanted)

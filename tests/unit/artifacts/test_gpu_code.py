@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from gpu_files import container, cubin, entry, library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sglforge.artifacts import fatbin
 from sglforge.artifacts.architectures import Architecture, parse
 from sglforge.artifacts.elf import Elf, opened, read_elf
 from sglforge.artifacts.fatbin import Reading, read_cubin, read_device_code
@@ -126,6 +128,22 @@ def test_without_section_headers_it_is_not_guessed(tmp_path: Path) -> None:
     content[58:64] = bytes(6)
     path.write_bytes(content)
     assert "no section headers" in reading(path).unsure[0]
+
+
+def test_a_section_of_zeros_costs_little(tmp_path: Path) -> None:
+    path = library(tmp_path / "a.so", bytes(64 << 20), container("120f"), registered=1)
+    started = time.process_time()
+    found = reading(path)
+    assert (held(found), found.unsure) == (["0 sass sm_120f"], ())
+    assert time.process_time() - started < 5
+
+
+def test_containers_without_end_are_not_read_to_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fatbin, "MOST_ENTRIES", 50)
+    found = reading(library(tmp_path / "a.so", *[container()] * 200))
+    assert (found.units, "more than is read" in found.unsure[0]) == (51, True)
+    odd = entry("120f", flags=0x4000011)
+    assert len(reading(library(tmp_path / "b.so", container(*[odd] * 900))).unsure) < 110
 
 
 @pytest.fixture(scope="module")
