@@ -50,7 +50,7 @@ class CompileReport:
 
     ``units``: those that a compiler ran for, in the order in which they ended; what the cache had is in ``cache``
     only. ``engine``: the cache and its version, empty for none, then ``without`` says why. ``remote``: storage that
-    others share, without its password.
+    others share, without its password; ``remote_fault``: how it failed the last time.
     """
 
     units: tuple[Unit, ...] = ()
@@ -58,6 +58,7 @@ class CompileReport:
     engine: str = ""
     without: str = ""
     remote: str = ""
+    remote_fault: str = ""
 
     @property
     def retried(self) -> tuple[Unit, ...]:
@@ -100,6 +101,7 @@ class CompileReport:
             "hits": self.cache.hits,
             "misses": self.cache.misses,
             **({"remote": self.remote, "remote-hits": self.cache.remote_hits} if self.remote else {}),
+            **({"remote-fault": self.remote_fault} if self.remote_fault else {}),
             **({"other": dict(self.cache.other)} if self.cache.other else {}),
         }
 

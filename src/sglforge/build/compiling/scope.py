@@ -15,9 +15,10 @@ from sglforge.base.proc import Runner
 from sglforge.base.proc import run as run_process
 from sglforge.base.scratch import working_folder
 from sglforge.base.workspace import Workspace
-from sglforge.build.compiling import cache, compilers, journal, peaks, room, units
+from sglforge.build.compiling import cache, compilers, door, journal, peaks, room, storage, units
 from sglforge.build.compiling import settings as told
 from sglforge.build.compiling.cache import Ccache
+from sglforge.build.compiling.door import Door
 from sglforge.build.compiling.jobserver import Jobserver
 from sglforge.build.compiling.report import CompileReport, Unit
 from sglforge.build.compiling.settings import Settings
@@ -52,6 +53,7 @@ class Compiling:
     _log: Path
     _engine: Ccache | None
     _without: str
+    _door: Door | None
 
     def require(self, names: Iterable[str]) -> None:
         """Refuse a build with units that cannot fit into this machine's memory, before it starts.
@@ -90,6 +92,8 @@ class Compiling:
             cache=cache.statistics(_text(self._log)) if self._engine and self._log.exists() else None,
             engine=f"ccache {self._engine.version}" if self._engine else "",
             without=self._without,
+            remote=self._door.remote.shown if self._door else "",
+            remote_fault=self._door.fault if self._door else "",
         )
 
 
@@ -104,6 +108,7 @@ def compiling(
     roots: Sequence[Path],
     server: Jobserver,
     environment: Mapping[str, str] = os.environ,
+    cached: bool = True,
     root: Path = Path("/"),
     run: Runner = run_process,
     pause: Callable[[float], None] = time.sleep,
@@ -119,17 +124,24 @@ def compiling(
         roots: The folders in which objects are made; names of units are paths below them.
         server: The jobserver of the run.
         environment: Where PATH and the cache's switches are read from.
+        cached: Whether objects may come from a cache; a rebuild that is to prove something goes without.
         root: What holds proc/ and sys/, here or of a recorded machine.
         run: How to run ccache and compilers that are asked what they are.
         pause: Waits some seconds for a job; what it raises ends the waiting.
+
+    Raises ConfigError ``compile-cache-invalid``.
     """
     shared = workspace.compiling
     known = shared / "peaks" / target / f"{package}.json"
     ledger, objects = shared / "ledger", shared / "cache" / package
-    for folder in (ledger, objects):
+    for folder in (ledger, objects / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
-    engine, without = cache.find(environment, run)
-    with working_folder(workspace, f"compiling-{package}") as folder, server.slot(pause):
+    engine, without = cache.find(environment, run) if cached else (None, "this build goes without")
+    remote = storage.configured(environment)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(working_folder(workspace, f"compiling-{package}"))
+        way_out = stack.enter_context(door.serving(remote, folder)) if remote and engine else None
+        stack.enter_context(server.slot(pause))
         log, own = folder / "ccache.log", folder / "settings"
         outer, inner = _script(folder, own, "outer"), _script(folder, own, "inner")
         settings = Settings(
@@ -145,7 +157,17 @@ def compiling(
             fifo=str(server.fifo),
             ccache=str(engine.program) if engine else "",
             inner=str(inner),
-            variables=tuple(_cache_variables(objects, log, toolchain, environment, run).items()) if engine else (),
+            variables=tuple(
+                cache.settings(
+                    objects,
+                    identity=compilers.identity(toolchain, run),
+                    log=log,
+                    size=environment.get(cache.SIZE, cache.DEFAULT_SIZE),
+                    remote=way_out.address if way_out else "",
+                ).items()
+            )
+            if engine
+            else (),
         )
         (folder / "peaks").write_bytes(peaks.table(peaks.load(known)))
         own.write_bytes(told.dump(settings))
@@ -157,27 +179,16 @@ def compiling(
                     **dict.fromkeys(SHELL_VARIABLES, shlex.quote(str(outer))),
                     **server.variables,
                 },
-                folders=(folder, ledger, objects, server.folder),
+                folders=(folder, ledger, objects, server.folder, *([way_out.folder] if way_out else ())),
                 _settings=settings,
                 _log=log,
                 _engine=engine,
                 _without=without,
+                _door=way_out,
             )
         finally:
             with contextlib.suppress(OSError):
                 peaks.learn(known, journal.parse(_text(folder / "journal")))
-
-
-def _cache_variables(
-    objects: Path, log: Path, toolchain: str, environment: Mapping[str, str], run: Runner
-) -> dict[str, str]:
-    (objects / "tmp").mkdir(exist_ok=True)
-    return cache.settings(
-        objects,
-        identity=compilers.identity(toolchain, run),
-        log=log,
-        size=environment.get(cache.SIZE, cache.DEFAULT_SIZE),
-    )
 
 
 def _script(folder: Path, settings: Path, side: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -231,22 +232,14 @@ def test_a_unit_in_a_sandbox_is_seen_from_outside_of_its_pid_namespace(project: 
     toy.add("inside", seconds=1.0)
     toy.add("outside")
     with toy.compiling(jobs=1) as scope:
-        step = subprocess.Popen(
-            [*sandboxed(scope.folders, toy.folder), *toy.call(scope, "inside")], cwd=toy.folder, env=toy.environment
-        )
+        sandbox = Sandbox(folders=(toy.folder, *scope.folders))
+        words, own = toy.call(scope, "inside"), {**toy.environment, **scope.variables}
+        step = threading.Thread(target=sandbox, args=(words,), kwargs={"cwd": toy.folder, "env": own, "timeout_s": 60})
+        step.start()
         wait_for(lambda: toy.runs("inside") == 1)
         assert toy.run(scope, "outside").returncode == 0
-        assert step.wait(30) == 0
+        step.join()
         assert [unit.name for unit in scope.report().units] == ["inside.o", "outside.o"]
-
-
-def sandboxed(folders: tuple[Path, ...], more: Path) -> list[str]:
-    """Return the start of a command line that runs in a sandbox whose report goes to standard output."""
-    import sys
-
-    from sglforge.base.sandbox.step import LAUNCHER
-
-    return [sys.executable, "-I", "-S", str(LAUNCHER), "1", "", "", *map(str, folders), str(more), "--"]
 
 
 @pytest.mark.parametrize("damage", ["ledger-gone", "settings-odd-peaks", "journal-a-folder"])
