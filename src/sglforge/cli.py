@@ -594,6 +594,7 @@ def _rebuild(verbs: Verbs) -> None:
         verbs, "rebuild", "Build stored packages again, elsewhere, as somebody else; the same bytes, or which differ."
     )
     _selecting(parser)
+    _compiling(parser)
     _recording(parser)
     _online(parser)
     parser.add_argument("packages", type=_text, nargs="*", metavar="PKG", help="default: all of the stack")

@@ -19,7 +19,7 @@ from sglforge.errors import ConfigError, Finding, verdict_of
 T = TypeVar("T")
 _NAMING = frozenset({"install", "verify", "render", "smoke", "tune"})
 """The verbs that take the name of an environment."""
-_COMPILING = frozenset({"build", "fetch", "install", "plan"})
+_COMPILING = frozenset({"build", "fetch", "install", "plan", "rebuild"})
 """The verbs that take the name of a set of modules."""
 _PATCHING = frozenset({"patch", "drift"})
 """The verbs that take the name of a package with a series."""
