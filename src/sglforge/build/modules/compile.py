@@ -21,7 +21,7 @@ _COUNT = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a compilation is: units of ninja that are done and all of them, and the modules that are new there."""
+    """How far a compilation is: steps of ninja that are done and all of them, and the modules that are new there."""
 
     done: int
     total: int
@@ -40,6 +40,7 @@ def compile_modules(
     writable: Sequence[Path],
     log: Path,
     timeout_s: float,
+    shown: Callable[[str], str],
     finished: Callable[[str], None],
     told: Callable[[Progress], None],
 ) -> None:
@@ -56,6 +57,7 @@ def compile_modules(
         writable: Folders besides the sandbox's own that compilers write to.
         log: Gets what ninja says.
         timeout_s: The longest that it may take.
+        shown: Returns what a person is shown of a path that the step sees.
         finished: Told the name of each module that is there, in another thread.
         told: Told how far it is, about twice a second, in that thread too.
 
@@ -65,23 +67,42 @@ def compile_modules(
     there.mkdir()
     give(there, sandbox.user)
     top = work / "modules.ninja"
-    top.write_text(_statements(modules, sandbox.seen(there)), encoding="utf-8")
+    top.write_text(ninja_statements(modules, sandbox.seen(there)), encoding="utf-8")
     words: list[str | Path] = [ninja, "-f", sandbox.seen(top), "-d", "keepdepfile", *jobs]
     with _watching(there, log, finished, told):
         done = sandbox(
             words, cwd=work, env=environment, log=log, timeout_s=timeout_s, check=False, more=tuple(writable)
         )
     if done.returncode:
-        raise faults.named(package, done.stdout, {module.name: module.library for module in modules}, log=log)
+        libraries = {module.name: module.library for module in modules}
+        raise faults.named(package, done.stdout, libraries, shown=shown, log=log)
 
 
-def _statements(modules: Sequence[Asked], there: Path) -> str:
-    """Return the file that has ninja make all modules, and say of each one that it is whole: by a second name."""
-    lines = ["ninja_required_version = 1.10", "rule finished", "  command = ln -f $in $out", "  description = $out"]
-    lines += [f"subninja {module.statements}" for module in modules]
-    lines += [f"build {there}/{module.name}: finished {module.library}" for module in modules]
-    lines += [f"default {' '.join(f'{there}/{module.name}' for module in modules)}", ""]
-    return "\n".join(lines)
+def ninja_statements(modules: Sequence[Asked], there: Path) -> str:
+    """Return the file that has ninja make all modules, one after the other where it has the choice.
+
+    That a module is whole is told by a second name of its library in ``there``. Of what could start ninja takes what
+    the longest way to the end begins with, and so would link everything last: a kill would leave no module. So each
+    module has a way that is longer than that of the next one, by steps that do nothing.
+    """
+    lines = [
+        "ninja_required_version = 1.12",
+        "rule finished",
+        "  command = ln -f $in $out",
+        "rule nothing",
+        "  command = true",
+    ]
+    before = ""
+    for number, module in enumerate(modules):
+        first, second = (f"{there}.order/{number}{letter}" for letter in "ab")
+        lines += [
+            f"subninja {module.statements}",
+            f"build {there}/{module.name}: finished {module.library}",
+            f"build {first}: nothing {there}/{module.name}{before}",
+            f"build {second}: nothing {first}",
+        ]
+        before = f" || {second}"
+    return "\n".join([*lines, f"default {before.removeprefix(' || ')}", ""])
 
 
 @contextlib.contextmanager

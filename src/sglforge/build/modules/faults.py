@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ _UNPLACED = re.compile(
     r"^(?:nvcc|ptxas|cicc|nvlink|collect2|ld|/usr/bin/ld)\b.*?(?:fatal|error)\s*:\s*(?P<text>.+)$|"
     r"^(?P<ld>.*(?:undefined reference to|cannot find -l).*)$|^(?P<killed>.*\b(?:Killed|Compilation terminated)\b.*)$"
 )
-_OWN = re.compile(r"^.*?/(?:tree|modules)/(?=.)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,18 +27,21 @@ class _Cause:
     where: str | None = None
 
 
-def named(package: str, output: str, libraries: Mapping[str, str], *, log: Path) -> BuildError:
+def named(
+    package: str, output: str, libraries: Mapping[str, str], *, shown: Callable[[str], str], log: Path
+) -> BuildError:
     """Return the error for a compilation that failed, by the first unit that did.
 
     Args:
         package: Whose modules were compiled.
         output: What ninja and the compilers said.
         libraries: The library of each module that was to be compiled, by its name, as the step saw it.
+        shown: Returns what a person is shown of a path that the step saw.
         log: The file with all that was said.
     """
     failed = _FAILED.search(output)
     said = output[failed.start() :] if failed else output
-    cause, module = _cause(said), _module(failed["output"] if failed else "", libraries)
+    cause, module = _cause(said, shown), _module(failed["output"] if failed else "", libraries)
     what = f"module {module} of {package}" if module else f"a module of {package}"
     lines = [line for line in said.splitlines() if line.strip()]
     return BuildError(
@@ -58,13 +60,13 @@ def _module(output: str, libraries: Mapping[str, str]) -> str | None:
     return next((name for name, library in libraries.items() if library.rpartition("/")[0] == folder), None)
 
 
-def _cause(said: str) -> _Cause:
+def _cause(said: str, shown: Callable[[str], str]) -> _Cause:
     """Return the first error that is told with its place, else the first one, else the last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     for line in lines:
         for form in _PLACED:
             if found := form.match(line):
-                return _Cause(text=found["text"], where=f"{_OWN.sub('', found['file'])}:{found['line']}")
+                return _Cause(text=found["text"], where=f"{shown(found['file'])}:{found['line']}")
     for line in lines:
         if found := _UNPLACED.match(line):
             return _Cause(text=next(filter(None, found.groups())))

@@ -105,7 +105,7 @@ class Made:
 class News:
     """How far the modules of a build are: those that are new there (kept from before, or compiled), and the counts.
 
-    ``there`` and ``wanted`` count modules, ``done`` and ``total`` units of ninja.
+    ``there`` and ``wanted`` count modules, ``done`` and ``total`` steps of ninja.
     """
 
     new: tuple[str, ...]
@@ -217,6 +217,7 @@ def make_modules(
                 writable=compiling.folders,
                 log=log,
                 timeout_s=TIMEOUT_S,
+                shown=roots.shown,
                 finished=making.finished,
                 told=making.told,
             )

@@ -37,6 +37,10 @@ class Roots:
         """Return a path's own name, without ``..`` and double slashes: ``@tree/csrc/page.cu``, ``/usr/include/x.h``."""
         return self.neutral(os.path.normpath(path))
 
+    def shown(self, path: str) -> str:
+        """Return what a person is shown of a path: in the wheel's tree, where it is there."""
+        return self.name(path).removeprefix("@tree/").removeprefix("@")
+
     def real(self, name: str) -> Path:
         """Return where the path of that name lies."""
         if name.startswith("@"):

@@ -13,6 +13,10 @@ LIBRARIES = {name: f"{PLACE}/modules/cached_ops/{name}/{name}.so" for name in ("
 FAILED = f"FAILED: [code=2] {PLACE}/modules/cached_ops/norm/csrc_norm.cuda.o \n{PLACE}/cuda/bin/nvcc -c norm.cu\n"
 
 
+def shown(path: str) -> str:
+    return path.removeprefix(f"{PLACE}/tree/")
+
+
 @pytest.mark.parametrize(
     ("said", "where", "text"),
     [
@@ -44,6 +48,7 @@ def test_the_first_error_is_told_with_its_place(said: str, where: str | None, te
         "flashinfer",
         f"{noise}{FAILED}{said}ninja: build stopped\n" if where else f"{noise}{FAILED}{said}",
         LIBRARIES,
+        shown=shown,
         log=Path("/x/modules.log"),
     )
     assert error.code == "module-compile-failed"
@@ -54,6 +59,8 @@ def test_the_first_error_is_told_with_its_place(said: str, where: str | None, te
 
 
 def test_ninja_that_fails_without_a_unit_is_told_too() -> None:
-    error = named("flashinfer", "ninja: error: loading 'x.ninja': No such file\n", LIBRARIES, log=Path("/x/l"))
+    error = named(
+        "flashinfer", "ninja: error: loading 'x.ninja': No such file\n", LIBRARIES, shown=shown, log=Path("/x/l")
+    )
     assert "a module of flashinfer" in error.message
     assert "No such file" in error.message
