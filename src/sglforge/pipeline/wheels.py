@@ -221,6 +221,8 @@ def _say_modules(shown: ConsoleStep, record: RunRecord, package: str, news: News
     state = "compiled" if news.compiled else "kept"
     for name in news.new:
         record.event("module-ready", package=package, module=name, state=state)
+    for remark in news.remarks:
+        shown.console.line(f"  ..  {remark}")
     note = f"{news.there} of {news.wanted} modules, step {news.done} of {news.total}"
     shown.progress(news.done, news.total or None, note=note)
 

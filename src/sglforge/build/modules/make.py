@@ -105,7 +105,8 @@ class Made:
 class News:
     """How far the modules of a build are: those that are new there (kept from before, or compiled), and the counts.
 
-    ``there`` and ``wanted`` count modules, ``done`` and ``total`` steps of ninja.
+    ``there`` and ``wanted`` count modules, ``done`` and ``total`` steps of ninja. ``remarks`` are for people:
+    units that were killed for want of memory, and the like.
     """
 
     new: tuple[str, ...]
@@ -114,6 +115,7 @@ class News:
     wanted: int
     done: int = 0
     total: int = 0
+    remarks: tuple[str, ...] = ()
 
 
 def make_modules(
@@ -221,11 +223,14 @@ def make_modules(
                 finished=making.finished,
                 told=making.told,
             )
+        report = compiling.report()
+        remarks = (*report.describe(), *making.remarks())
+        told(News(new=(), compiled=True, there=len(tray.modules), wanted=len(keys), remarks=remarks))
         return Made(
             modules=tuple(tray.modules[name] for name in sorted(tray.modules)),
             left_out=answer.left_out,
             not_kept=tuple(sorted(making.not_kept)),
-            report=compiling.report(),
+            report=report,
         )
 
 
@@ -279,6 +284,11 @@ class _Making:
         read = read_of(self._statements[name], roots=self._roots, contents=self._contents, since_s=self._began_s)
         if read is None or keep(self._workspace, self._keys[name], library, name=name, read=read) is None:
             self.not_kept.append(name)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what a person should know of modules that could not be kept."""
+        why = "a compiler does not name all that it read, or a file of the machine was changed meanwhile"
+        return tuple(f"module {name} is not kept: {why}" for name in sorted(self.not_kept))
 
     def told(self, progress: Progress) -> None:
         """Tell how far it is."""

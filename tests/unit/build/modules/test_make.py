@@ -30,7 +30,8 @@ def test_what_was_compiled_is_taken_again_in_another_folder(bench: Bench) -> Non
     )
     bench.told.clear()
     assert bench.compiled() == set()
-    (news,) = bench.told
+    (news, last) = bench.told
+    assert (last.new, last.there, last.remarks) == ((), 2, ())
     assert (sorted(news.new), news.compiled, news.there, news.wanted) == (["norm", "page"], False, 2, 2)
 
 
@@ -108,6 +109,7 @@ def test_what_does_not_name_its_headers_is_used_and_never_kept(bench: Bench) -> 
     bench.recipe["modules"]["page"]["trace"] = "-MMD"  # type: ignore[index]
     made, _ = bench.make()
     assert made.not_kept == ("page",)
+    assert [remark for news in bench.told for remark in news.remarks if remark.startswith("module page is not kept")]
     assert bench.compiled() == {"page"}
 
 
