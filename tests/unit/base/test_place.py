@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from sglforge.base import proc
 from sglforge.base.proc import Completed, ProcessError
@@ -128,10 +129,18 @@ def _in_the_way(make: Callable[[Path], None]) -> Iterator[None]:
             path.unlink()
 
 
+@pytest.fixture
+def place() -> Iterator[None]:
+    """The path outside, which is one for the whole machine, in the hands of one test."""
+    with FileLock(Path(tempfile.gettempdir(), f"sglforge-test-place-{os.geteuid()}.lock")):
+        if os.path.lexists(PLACE):
+            pytest.skip(f"somebody left {PLACE}")
+        yield
+
+
+@pytest.mark.usefixtures("place")
 def test_what_lies_at_the_place_outside_is_neither_used_nor_touched(own: Path) -> None:
     """A link, a file, a folder of somebody else: the step never sees them. One test has all: there is one path."""
-    if os.path.lexists(PLACE):
-        pytest.skip(f"somebody left {PLACE}")
     for make in (_file, _full_folder, _link_to_folder, _link_to_nothing):
         with _in_the_way(make):
             before = sorted(map(str, Path(PLACE).rglob("*"))) if make is not _link_to_folder else []
@@ -143,9 +152,8 @@ def test_what_lies_at_the_place_outside_is_neither_used_nor_touched(own: Path) -
             assert not Path("/etc/written").exists()
 
 
+@pytest.mark.usefixtures("place")
 def test_a_workspace_that_lies_at_the_place_itself_has_no_fixed_place() -> None:
-    if os.path.lexists(PLACE):
-        pytest.skip(f"somebody left {PLACE}")
     own = Path(PLACE, "workspace")
     with _in_the_way(lambda path: (path / "workspace").mkdir(parents=True)):
         sandbox = Sandbox(folders=(own,), fixed={"work": own})
