@@ -59,7 +59,7 @@ class BinaryRules:
     """What the binaries of a wheel are held to before it is stored, for targets with GPUs.
 
     ``toolkits`` are folders like CUDA_HOME: their cuobjdump is asked, and their libraries define symbols too.
-    The claims of a step's set of modules come on top: some module of the set must keep each.
+    What a step's set of modules claims comes on top.
     """
 
     wanted: Wanted
@@ -420,7 +420,7 @@ def check_step(
                 rules.wanted,
                 built=not isinstance(step.source, WheelSource),
                 package=step.package,
-                claims=_claims(step),
+                claims=step.modules.claims() if step.modules else {},
             ),
             _tools(rules, scratch, run),
             python_minor=python.minor,
@@ -438,12 +438,6 @@ def check_step(
             findings=findings,
         )
     return findings
-
-
-def _claims(step: Step) -> dict[str, tuple[str, ...]]:
-    """Return what the modules of a step claim, by the glob of their files."""
-    modules = step.modules
-    return {modules.place("*"): tuple(modules.set.claims)} if modules and modules.set.claims else {}
 
 
 def _tools(rules: BinaryRules, scratch: Path, run: Runner) -> Tools:

@@ -8,10 +8,9 @@ from sglforge.artifacts.demand import demanded
 from sglforge.build.execute import BinaryRules
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.pipeline.select import Planned
-from sglforge.plan import Step
 
 
-def binary_rules(planned: Planned, step: Step, toolkit: CudaToolkit | None = None) -> BinaryRules | None:
+def binary_rules(planned: Planned, toolkit: CudaToolkit | None = None) -> BinaryRules | None:
     """Return what the binaries of a wheel are held to; None where the target has no GPUs.
 
     ``toolkit`` is what it was compiled with: its cuobjdump reads it, its libraries define symbols too.
@@ -27,6 +26,4 @@ def binary_rules(planned: Planned, step: Step, toolkit: CudaToolkit | None = Non
         glibc=facts.glibc,
         torch=f"{torch.version}+{torch.variant}",
     )
-    return BinaryRules(
-        wanted=wanted, toolkits=(toolkit.home,) if toolkit else (), claims=step.modules.claims() if step.modules else {}
-    )
+    return BinaryRules(wanted=wanted, toolkits=(toolkit.home,) if toolkit else ())

@@ -54,7 +54,7 @@ def borrowed(
 
     def check(wheel: Path) -> None:
         with working_folder(request.workspace, "check") as scratch:
-            check_step(step, wheel, python, rules=binary_rules(planned, step), scratch=scratch)
+            check_step(step, wheel, python, rules=binary_rules(planned), scratch=scratch)
 
     interpreter = planned.python.interpreter
     python = BuildPython(path=interpreter.path, minor=interpreter.minor)

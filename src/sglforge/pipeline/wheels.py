@@ -211,7 +211,7 @@ def builder(
         depends=depends,
         toolkit=toolkit,
         modules=module_tools(step, planned, request, locations, server=server, run=run, pause=cancellation.sleep),
-        rules=binary_rules(planned, step, toolkit),
+        rules=binary_rules(planned, toolkit),
         run=run,
     )
 
