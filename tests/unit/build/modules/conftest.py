@@ -20,7 +20,7 @@ from sglforge.config.model import ModuleSet
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.keys.modules import PlannedModules
 
-NINJA = shutil.which("ninja") or ""
+NINJA = Path(sys.executable).parent / "ninja"
 
 DRIVER = """
 import fnmatch, json, os, sys
