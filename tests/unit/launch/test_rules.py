@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import re
 import sys
 from collections.abc import Callable
@@ -348,12 +349,9 @@ def install(workspace: Path) -> Install:
 def catalog(tmp_path: Path) -> Path:
     """A catalog with a profile for sm120."""
     root = tmp_path / "catalog"
-    for name in ("recipes", "templates", "patches", "docs", "kernels", "models"):
-        (root / name).parent.mkdir(exist_ok=True)
-        if name != "recipes":
-            (root / name).symlink_to(ROOT / name)
-    for path in (ROOT / "recipes").rglob("*.toml"):
-        files.write_text(root / path.relative_to(ROOT), path.read_text())
+    shutil.copytree(ROOT / "recipes", root / "recipes")
+    for name in ("templates", "patches", "docs", "kernels", "models"):
+        (root / name).symlink_to(ROOT / name)
     files.write_text(
         root / "recipes" / "profiles" / "big.toml",
         'name = "big"\ndescription = "d"\ntarget = "sm120"\nmodel = "somebody/something"\n[flags]\ntp-size = 8\n',
