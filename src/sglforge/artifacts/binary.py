@@ -95,7 +95,8 @@ class Wanted:
         min_glibc: The oldest that the target promises.
         tag_glibc: The oldest that the wheel's tags promise.
         python_minor: The Python that imports the files: ``3.12``.
-        claims: Globs of files in the wheel, each with the claims that it must keep.
+        claims: Globs of files in the wheel, each with the claims that some file of it must keep.
+        open_symbols: Globs of symbols that may stay undefined, each with the reason.
         built: Whether we built it: then it must be for the target and nothing else.
         torch: Versions of torch, at build and here; None: not known.
         package: What to build again.
@@ -110,6 +111,7 @@ class Wanted:
     tag_glibc: str | None = None
     python_minor: str | None = None
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    open_symbols: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     built: bool = False
     torch_built: str | None = None
     torch: str | None = None

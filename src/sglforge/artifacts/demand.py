@@ -20,6 +20,7 @@ def demanded(
     glibc: str | None,
     gpus: Sequence[Architecture] = (),
     claims: Mapping[str, tuple[str, ...]] | None = None,
+    open_symbols: Mapping[str, str] | None = None,
     built: bool = False,
     torch: str | None = None,
     package: str | None = None,
@@ -34,6 +35,7 @@ def demanded(
         glibc: The GNU C library of this machine, None where it is not known.
         gpus: The GPUs to serve; empty: the one that the target is named after.
         claims: See :class:`~sglforge.artifacts.binary.Wanted`.
+        open_symbols: Likewise.
         built: Whether we built it.
         torch: The version of the environment's torch.
         package: What to build again where it does not fit.
@@ -48,6 +50,7 @@ def demanded(
         glibc=glibc,
         min_glibc=target.min_glibc,
         claims=dict(claims or {}),
+        open_symbols=dict(open_symbols or {}),
         built=built,
         torch=torch,
         package=package,

@@ -89,7 +89,7 @@ class Elf:
     """What a file of a 64-bit little-endian machine says.
 
     ``versions`` are the symbol versions that it needs, by library; ``defined`` the exported symbols with the
-    versions that each is defined in, "" for none; ``provided`` all versions that it defines.
+    versions that each is defined in, "" for none.
     """
 
     ident: Ident
@@ -102,7 +102,6 @@ class Elf:
     versions: Mapping[str, tuple[str, ...]]
     undefined: tuple[Symbol, ...] = ()
     defined: Mapping[str, tuple[str, ...]]
-    provided: frozenset[str] = frozenset()
 
     def section(self, name: str) -> Section | None:
         """Return the first section of a name."""
@@ -187,7 +186,6 @@ def read_elf(data: Data, *, symbols: bool = True) -> Elf:
         versions=needed_versions,
         undefined=undefined,
         defined=defined,
-        provided=frozenset(name for library, name in names.values() if library is None),
     )
 
 

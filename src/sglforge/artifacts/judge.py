@@ -300,9 +300,18 @@ def _symbols(binary: Binary, wanted: Wanted) -> Iterator[Finding]:
             f"{binary.path} needs {', '.join(gone)}, found neither in the environment nor on this machine",
             "install what brings it, or build without it",
         )
-    by_cause = {
-        cause: [one for one in binary.unresolved if one.cause == cause] for cause in ("torch", "library", "own")
-    }
+    allowed = {one.name: why for one in binary.unresolved if (why := _allowed(one.name, wanted))}
+    if allowed:
+        yield _finding(
+            "so-own-undefined-symbol",
+            binary.path,
+            f"{len(allowed)} symbols of {binary.path} stay open, as its recipe says: {next(iter(allowed.values()))}",
+            "",
+            severity=Severity.INFO,
+            detail=_shown(list(allowed)),
+        )
+    open_ends = [one for one in binary.unresolved if one.name not in allowed]
+    by_cause = {cause: [one for one in open_ends if one.cause == cause] for cause in ("torch", "library", "own")}
     if by_cause["torch"] and not any(TORCH.fullmatch(name) for name in scope.missing):
         yield _torch(binary, by_cause["torch"], wanted)
     if scope.missing:
@@ -311,6 +320,11 @@ def _symbols(binary: Binary, wanted: Wanted) -> Iterator[Finding]:
         yield _of_library(binary, by_cause["library"])
     if by_cause["own"]:
         yield _own(binary, by_cause["own"])
+
+
+def _allowed(name: str, wanted: Wanted) -> str | None:
+    """Return why a symbol may stay open, None where it may not."""
+    return next((why for glob, why in wanted.open_symbols.items() if fnmatchcase(name, glob)), None)
 
 
 def _torch(binary: Binary, open_ends: Sequence[Unresolved], wanted: Wanted) -> Finding:

@@ -2,7 +2,11 @@
 
 Order: the file's own search path (RUNPATH, or RPATH without one; `$ORIGIN` is the folder it is installed in), then the
 environment's folders of libraries (torch, the `nvidia` wheels, tvm-ffi ...: importing torch has loaded these before),
-further folders (a toolkit's), then the system's. LD_LIBRARY_PATH is not looked at.
+further folders (a toolkit's), the system's, and at last anywhere in the environment: whoever brings a library may load
+it before. LD_LIBRARY_PATH is not looked at.
+
+Importing torch and tvm_ffi loads some libraries for all that come after (RTLD_GLOBAL): FlashInfer's modules do not name
+libtvm_ffi, and find its symbols there.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from sglforge.artifacts.symbols import DRIVER, Library, Scope
 MOST_LIBRARIES = 512
 _SYSTEM = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib", "/usr/local/lib64")
 _ENVIRONMENT = ("torch/lib", "nvidia/*/lib", "*/lib", "*.libs")
+_GLOBAL = ("tvm_ffi/lib/libtvm_ffi.so", "torch/lib/libtorch_global_deps.so")
 _VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 
 
@@ -33,6 +38,7 @@ class Libraries:
         self._folders = tuple(dict.fromkeys([*inside, *folders]))
         self._system = tuple(system_folders() if system is None else system)
         self._read: dict[Path, Elf | None] = {}
+        self._anywhere: dict[str, Path] | None = None
 
     @property
     def torch(self) -> str | None:
@@ -52,8 +58,11 @@ class Libraries:
         driver: list[str] = []
         queue = [(name, elf, folder) for name in elf.needed]
         python = self._interpreter()
-        if python:
-            queue += [(name, python[1], python[0].parent) for name in python[1].needed]
+        loaded = self._loaded_for_all()
+        queue += [
+            (name, by, place.parent) for place, by in [*loaded, *([python] if python else [])] for name in by.needed
+        ]
+        found |= {place.name: _library(place.name, place, by) for place, by in loaded}
         seen: set[str] = set()
         while queue and len(seen) < MOST_LIBRARIES:
             name, by, origin = queue.pop(0)
@@ -69,11 +78,11 @@ class Libraries:
                 if by is elf:
                     missing.append(name)
                 continue
-            found[name] = Library(name=name, place=str(place), defined=read.defined, provided=read.provided)
+            found[name] = _library(name, place, read)
             queue += [(following, read, place.parent) for following in read.needed]
         libraries = list(found.values())
         if python:
-            libraries.append(Library(name="python", place=str(python[0]), defined=python[1].defined))
+            libraries.append(_library("python", *python))
         return Scope(
             libraries=tuple(libraries),
             missing=tuple(missing),
@@ -90,7 +99,19 @@ class Libraries:
             candidate = folder / name
             if self._elf(candidate) is not None:
                 return candidate
-        return None
+        return self._files().get(name)
+
+    def _files(self) -> dict[str, Path]:
+        """Return all libraries of the environment by their names."""
+        if self._anywhere is None:
+            found = sorted(self._site.rglob("*.so*"), reverse=True) if self._site else []
+            self._anywhere = {path.name: path for path in found if path.is_file()}
+        return self._anywhere
+
+    def _loaded_for_all(self) -> list[tuple[Path, Elf]]:
+        """Return what importing the environment's packages loads for everybody."""
+        places = [self._site / name for name in _GLOBAL] if self._site else []
+        return [(place, elf) for place in places if (elf := self._elf(place))]
 
     def _expanded(self, paths: Sequence[str], origin: Path, root: Path) -> Iterator[Path]:
         for text in paths:
@@ -122,6 +143,10 @@ class Libraries:
             return None
         elf = self._elf(program)
         return (program, elf) if elf else None
+
+
+def _library(name: str, place: Path, elf: Elf) -> Library:
+    return Library(name=name, place=str(place), defined=elf.defined)
 
 
 def torch_version(site: Path) -> str | None:

@@ -66,7 +66,6 @@ class Library:
     name: str
     place: str
     defined: Mapping[str, tuple[str, ...]]
-    provided: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class BinaryRules:
     """What the binaries of a wheel are held to before it is stored, for targets with GPUs.
 
     ``toolkits`` are folders like CUDA_HOME: their cuobjdump is asked, and their libraries define symbols too.
-    What a step's set of modules claims comes on top.
+    What a step's set of modules claims comes on top, and what its recipe leaves open.
     """
 
     wanted: Wanted
@@ -421,6 +421,7 @@ def check_step(
                 built=not isinstance(step.source, WheelSource),
                 package=step.package,
                 claims=step.modules.claims() if step.modules else {},
+                open_symbols=step.recipe.open_symbols,
             ),
             _tools(rules, scratch, run),
             python_minor=python.minor,

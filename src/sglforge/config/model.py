@@ -282,6 +282,10 @@ class PackageRecipe(FileModel):
         dict[Name, str],
         Field(description="distributions that no environment has beside this package, each with its reason"),
     ] = {}
+    open_symbols: Annotated[
+        dict[Annotated[str, Field(pattern=LINE)], Annotated[str, Field(pattern=LINE)]],
+        Field(description="globs of symbols that may stay undefined in its libraries, each with the reason"),
+    ] = {}
     waits_for: Annotated[
         str | None,
         Field(description="what must arrive before it can be built from source; planning works without"),

@@ -85,6 +85,9 @@ def _wanted(request: Request, selection: Selection, libraries: Libraries | None)
         glibc=facts.glibc,
         gpus=_gpus(request, selection),
         claims=_claims(request),
+        open_symbols={
+            glob: why for recipe in selection.catalog.packages.values() for glob, why in recipe.open_symbols.items()
+        },
         torch=libraries.torch if libraries else None,
     )
 

@@ -351,6 +351,16 @@ def test_symbols_are_looked_up_in_an_environment(make: Examiner, tmp_path: Path)
     assert examined.to_json()["binaries"][0]["unresolved"] == ["nowhere"]  # type: ignore[index]
 
 
+def test_a_recipe_says_which_symbols_may_stay_open(make: Examiner, tmp_path: Path) -> None:
+    path = make.library(body="int tile32(void); int other(void); int call(void) { return tile32() + other(); }")
+    wanted = replace(SM120, open_symbols={"tile*": "nobody calls it"})
+    found = make.one(path, wanted, libraries=Libraries(site=tmp_path)).findings
+    assert [(one.severity, one.detail) for one in found] == [(Severity.ERROR, ("other",)), (Severity.INFO, ("tile32",))]
+    assert "nobody calls it" in found[1].message
+    wanted = replace(wanted, open_symbols={"tile*": "nobody calls it", "other": "no"})
+    assert make.one(path, wanted, libraries=Libraries(site=tmp_path)).verdict == "pass"
+
+
 def test_a_missing_library_stands_for_its_symbols(make: Examiner, tmp_path: Path) -> None:
     gone = make.library(name="libgone.so", body="int gone(void) { return 1; }", options=["-Wl,-soname,libgone.so.1"])
     path = make.library(body="int gone(void); int call(void) { return gone(); }", options=[gone])

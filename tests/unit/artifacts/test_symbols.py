@@ -141,15 +141,31 @@ def test_the_driver_is_not_expected_here(site: Site, tmp_path: Path) -> None:
 
 def test_the_search_path_leads_into_the_environment(site: Site, tmp_path: Path) -> None:
     """A wheel's file lies in a working folder, and says where to look from where it will be installed."""
-    hidden = site.path / "pkg" / "deep" / "libhidden.so"
+    hidden, other = site.path / "pkg" / "deep" / "libhidden.so", site.path / "elsewhere" / "libhidden.so"
+    library(other, options=["-Wl,-soname,libhidden.so"])
     library(hidden, body="int hidden(void) { return 1; }", options=["-Wl,-soname,libhidden.so"])
     work = tmp_path / "work"
     path = calling(
         work / "pkg" / "sub" / "ext.so", "hidden", hidden, "-Wl,-rpath,$ORIGIN/../deep", "-Wl,--enable-new-dtags"
     )
     assert site.open_ends(path, root=work) == ((), ())
-    lost = calling(work / "pkg" / "sub" / "lost.so", "hidden", hidden)
-    assert site.open_ends(lost, root=work)[1] == ("libhidden.so",)
+    other.rename(site.path / "a-first.so")
+    hidden.rename(site.path / "gone")
+    assert site.open_ends(path, root=work)[1] == ("libhidden.so",)
+
+
+def test_what_importing_a_package_loads_for_all(site: Site, tmp_path: Path) -> None:
+    """FlashInfer's modules call libtvm_ffi and do not name it."""
+    path = calling(tmp_path / "module.so", "TVMFFIBacktrace")
+    (found,), _ = site.open_ends(path)
+    assert (found.cause, found.owner) == ("library", "libtvm_ffi")
+    library(site.path / "tvm_ffi" / "lib" / "libtvm_ffi.so", body="int TVMFFIBacktrace(void) { return 1; }")
+    assert site.open_ends(path) == ((), ())
+
+
+def test_a_library_that_some_package_of_the_environment_brings(site: Site, tmp_path: Path) -> None:
+    engine = library(site.path / "engine" / "_C" / "libengine.so", options=["-Wl,-soname,libengine.so"])
+    assert site.open_ends(calling(tmp_path / "plugin.so", "one", engine)) == ((), ())
 
 
 def test_a_library_that_is_text_or_of_another_machine_is_passed_over(site: Site, tmp_path: Path) -> None:

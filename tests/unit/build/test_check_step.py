@@ -77,6 +77,8 @@ def test_symbols_are_looked_up_in_the_build_environment(tmp_path: Path) -> None:
     site = tmp_path / "scratch" / "env" / "lib" / "python3.12" / "site-packages"
     site.mkdir(parents=True)
     assert refused(made) == "so-own-undefined-symbol"
+    recipe = STEP.recipe.model_copy(update={"open_symbols": {"needed": "nobody calls it"}})
+    check_step(replace(STEP, recipe=recipe), made, PYTHON, rules=RULES, scratch=tmp_path / "scratch")
 
 
 def test_without_rules_binaries_are_not_looked_at(tmp_path: Path) -> None:

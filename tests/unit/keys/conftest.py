@@ -85,6 +85,7 @@ WORLD: World = {
             "waits_for": "a day",
             "cuda": {"programs": ["cuobjdump"], "headers": ["cuda.h"], "libraries": ["cublas"], "stubs": ["cuda"]},
             "refuses": {"other": "it is somebody else's"},
+            "open-symbols": {"_ZN6engine*": "nobody calls it"},
             "modules": {
                 "driver": "recipes/drivers/engine.py",
                 "into": "engine/modules/{name}.so",

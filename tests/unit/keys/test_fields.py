@@ -109,6 +109,7 @@ TABLE: dict[type[FileModel], dict[str, Row]] = {
         "cuda": nothing((("recipes", "engine", "cuda"), None)),
         "modules": engine("modules", None, "modules"),
         "refuses": nothing((("recipes", "engine", "refuses"), {})),
+        "open_symbols": nothing((("recipes", "engine", "open-symbols"), {})),
     },
     CudaNeeds: {
         name: nothing((("recipes", "engine", "cuda", name), ["other"]))
