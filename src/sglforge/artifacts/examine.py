@@ -241,7 +241,9 @@ def _looked_up(binary: Binary, place: Path, root: Path, wanted: Wanted, tools: T
         return binary
     if tools.libraries:
         scope = tools.libraries.scope(binary.elf, folder=place.parent, root=root)
-        binary = replace(binary, scope=scope, unresolved=unresolved(binary.elf.undefined, scope))
+        binary = replace(
+            binary, scope=scope, unresolved=unresolved(binary.elf.undefined, scope, torch=tools.libraries.of_torch)
+        )
     if not (binary.reading and wanted.gpus and tools.disassembler):
         return binary
     if binary.reading.unsure:

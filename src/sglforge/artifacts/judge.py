@@ -313,7 +313,8 @@ def _symbols(binary: Binary, wanted: Wanted) -> Iterator[Finding]:
     open_ends = [one for one in binary.unresolved if one.name not in allowed]
     by_cause = {cause: [one for one in open_ends if one.cause == cause] for cause in ("torch", "library", "own")}
     if by_cause["torch"] and not any(TORCH.fullmatch(name) for name in scope.missing):
-        yield _torch(binary, by_cause["torch"], wanted)
+        there = scope.has_torch or wanted.torch
+        yield _torch(binary, by_cause["torch"], wanted) if there else _of_library(binary, by_cause["torch"])
     if scope.missing:
         return  # what is open may be theirs
     if by_cause["library"]:
@@ -347,7 +348,7 @@ def _torch(binary: Binary, open_ends: Sequence[Unresolved], wanted: Wanted) -> F
 
 def _of_library(binary: Binary, open_ends: Sequence[Unresolved]) -> Finding:
     named = binary.scope.named if binary.scope else ()
-    owners = sorted({one.owner for one in open_ends})
+    owners = sorted({one.owner or "torch" for one in open_ends})
     linked = [owner for owner in owners if any(name.startswith(f"{owner}.so") for name in named)]
     said = (
         f"{linked[0]} is linked, and the one that is here is older and lacks them"
@@ -359,7 +360,9 @@ def _of_library(binary: Binary, open_ends: Sequence[Unresolved]) -> Finding:
         binary.path,
         f"{binary.path} has {_count(open_ends)} of a library that nothing defines: {said}",
         "link with the library (an empty stub is dropped by --as-needed), or install the version it was linked with",
-        detail=_shown([f"{one.name} ({one.owner}{f', {one.version}' if one.version else ''})" for one in open_ends]),
+        detail=_shown(
+            [f"{one.name} ({one.owner or 'torch'}{f', {one.version}' if one.version else ''})" for one in open_ends]
+        ),
     )
 
 

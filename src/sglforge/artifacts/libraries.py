@@ -45,6 +45,11 @@ class Libraries:
         """The version of the environment's torch, with its variant."""
         return torch_version(self._site) if self._site else None
 
+    def of_torch(self) -> list[Library]:
+        """Return the libraries of the environment's torch."""
+        places = sorted((self._site / "torch" / "lib").glob("*.so")) if self._site else []
+        return [_library(place.name, place, elf) for place in places if (elf := self._elf(place))]
+
     def scope(self, elf: Elf, *, folder: Path, root: Path) -> Scope:
         """Return where the symbols of a file may come from.
 

@@ -10,8 +10,8 @@ would, versions included. What is found nowhere is of torch (its C++ interface i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sglforge.artifacts.elf import Symbol
@@ -101,14 +101,26 @@ class Unresolved:
     version: str | None = None
 
 
-def unresolved(undefined: Iterable[Symbol], scope: Scope) -> tuple[Unresolved, ...]:
-    """Return the symbols that no library of the scope defines, each with the cause; weak ones may be absent."""
+def unresolved(
+    undefined: Iterable[Symbol], scope: Scope, *, torch: Callable[[], Sequence[Library]] = tuple
+) -> tuple[Unresolved, ...]:
+    """Return the symbols that no library of the scope defines, each with the cause; weak ones may be absent.
+
+    ``torch`` returns the libraries of the environment's torch, for symbols that are in one that the file does not name.
+    """
     open_ends = [symbol for symbol in undefined if not symbol.weak and not _is_defined(symbol, scope)]
     found = [sorted_out(symbol.name, version=symbol.version) for symbol in open_ends]
-    torch = [one.name for one in found if one.cause == "torch"][:MOST_NEAR_LOOKUPS]
-    near = near_names(torch, (name for one in scope.libraries if TORCH.fullmatch(one.name) for name in one.defined))
+    of_torch = [one.name for one in found if one.cause == "torch"]
+    libraries = [*scope.libraries, *(torch() if of_torch else ())]
+    owners = {name: library.name for library in libraries for name in of_torch if name in library.defined}
+    near = near_names(
+        [name for name in of_torch if name not in owners][:MOST_NEAR_LOOKUPS],
+        (name for one in libraries if TORCH.fullmatch(one.name) for name in one.defined),
+    )
     return tuple(
-        Unresolved(name=one.name, cause=one.cause, owner=one.owner, near=near.get(one.name, ()), version=one.version)
+        Unresolved(name=one.name, cause="library", owner=owners[one.name].removesuffix(".so"))
+        if one.name in owners
+        else replace(one, near=near.get(one.name, ()))
         for one in found
     )
 

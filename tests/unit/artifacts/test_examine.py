@@ -351,6 +351,14 @@ def test_symbols_are_looked_up_in_an_environment(make: Examiner, tmp_path: Path)
     assert examined.to_json()["binaries"][0]["unresolved"] == ["nowhere"]  # type: ignore[index]
 
 
+def test_symbols_of_a_torch_that_is_not_there(make: Examiner, tmp_path: Path) -> None:
+    body = 'extern int called(void) __asm__("_ZN2at4callEv"); int call(void) { return called(); }'
+    path = make.library(body=body)
+    assert loud(make.one(path, libraries=Libraries(site=tmp_path))) == {"so-library-missing": Severity.ERROR}
+    wanted = replace(SM120, torch="2.14.1+cu130")
+    assert loud(make.one(path, wanted, libraries=Libraries(site=tmp_path))) == {"torch-abi-mismatch": Severity.ERROR}
+
+
 def test_a_recipe_says_which_symbols_may_stay_open(make: Examiner, tmp_path: Path) -> None:
     path = make.library(body="int tile32(void); int other(void); int call(void) { return tile32() + other(); }")
     wanted = replace(SM120, open_symbols={"tile*": "nobody calls it"})

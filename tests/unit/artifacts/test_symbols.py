@@ -65,8 +65,9 @@ class Site:
     def open_ends(self, path: Path, *, root: Path | None = None) -> tuple[tuple[Unresolved, ...], tuple[str, ...]]:
         with opened(path) as data:
             elf = read_elf(data)
-        scope = Libraries(site=self.path).scope(elf, folder=path.parent, root=root or path.parent)
-        return unresolved(elf.undefined, scope), scope.missing
+        libraries = Libraries(site=self.path)
+        scope = libraries.scope(elf, folder=path.parent, root=root or path.parent)
+        return unresolved(elf.undefined, scope, torch=libraries.of_torch), scope.missing
 
 
 @pytest.fixture
@@ -88,6 +89,13 @@ def test_another_torch(site: Site, tmp_path: Path) -> None:
 
 def test_the_same_torch(site: Site, tmp_path: Path) -> None:
     assert site.open_ends(calling(tmp_path / "ext.so", CHECK.format("j"), site.torch)) == ((), ())
+
+
+def test_a_library_of_torch_that_the_file_does_not_name(site: Site, tmp_path: Path) -> None:
+    (found,), missing = site.open_ends(calling(tmp_path / "ext.so", CHECK.format("j")))
+    assert (found.cause, found.owner, missing) == ("library", "libc10_cuda", ())
+    (found,), _ = site.open_ends(calling(tmp_path / "old.so", CHECK.format("i")))
+    assert (found.cause, found.near) == ("torch", (CHECK.format("j"),))
 
 
 def test_its_own_symbol(site: Site, tmp_path: Path) -> None:
