@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from sglforge.base.files import sha256_file
+from sglforge.base.files import digest, sha256_file
 from sglforge.base.ids import Sha256
 from sglforge.base.proc import Runner
 from sglforge.base.sandbox.step import Report, Sandbox
@@ -32,6 +32,8 @@ from sglforge.host.cuda.model import CudaToolkit
 from sglforge.keys.modules import PlannedModules
 
 TIMEOUT_S = 48 * 3600.0
+PROGRAMS = "@env/bin/"
+"""How commands begin that run a program of the driver's environment."""
 OF_THE_MACHINE = ("glibc", "host-compiler", "nvcc")
 """The parts of the toolchain that decide a module."""
 
@@ -197,8 +199,12 @@ def make_modules(
             run=run,
         )
         parts = {name: toolchain[name] for name in OF_THE_MACHINE if name in toolchain}
-        key = partial(key_of, roots=roots, contents=contents, toolchain=parts, environment=environment)
-        keys = {each.name: key(each) for each in statements}
+        pins = digest([pinned.model_dump(mode="json") for pinned in modules.locked.requirements])
+        key = partial(key_of, roots=roots, contents=contents, environment=environment)
+        keys = {
+            each.name: key(each, toolchain={**parts, **({"programs": pins} if each.runs(PROGRAMS) else {})})
+            for each in statements
+        }
         tray = _Tray(tree, modules)
         for name, found in keys.items():
             tray.take(name, find(workspace, found, roots=roots, contents=contents))

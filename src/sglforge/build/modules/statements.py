@@ -50,6 +50,10 @@ class Statements:
     traces: tuple[str, ...]
     traced: bool
 
+    def runs(self, programs: str) -> bool:
+        """Say whether a command has a word that begins so: a program of that folder is run."""
+        return any(word.startswith(programs) for command in self.commands for word in command.split())
+
 
 def read_statements(
     modules: Sequence[Asked], *, ninja: Path, roots: Roots, launcher: str, environment: Mapping[str, str], run: Runner

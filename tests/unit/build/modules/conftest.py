@@ -15,7 +15,7 @@ from sglforge.base.ids import Sha256
 from sglforge.base.proc import Completed, run
 from sglforge.base.workspace import Workspace
 from sglforge.build.modules.make import Made, ModuleTools, News, make_modules
-from sglforge.config.lockfile import LockedModules, LockedTorch
+from sglforge.config.lockfile import LockedFile, LockedModules, LockedRequirement, LockedTorch
 from sglforge.config.model import ModuleSet
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.keys.modules import PlannedModules
@@ -40,7 +40,7 @@ for name, module in chosen.items():
     includes = " ".join(f"-I{tree}/toy/{place}" for place in recipe["includes"])
     lines = [
         f"flags = {includes} {module.get('flags', '')}",
-        f"cc = {module.get('before', '')} cc {module.get('trace', '-MD')} -O1 -fPIC",
+        f"cc = {module.get('before', '').replace('PYTHON', sys.executable)} cc {module.get('trace', '-MD')} -O1 -fPIC",
         "rule compile",
         "  command = $cc -MF $out.d $flags -c $in -o $out",
         "  depfile = $out.d",
@@ -86,6 +86,11 @@ def no_uv(*words: str | Path, log: Path | None = None) -> Completed:
     return Completed(argv=tuple(map(str, words)), returncode=0, stdout="", stderr="", seconds=0.0)
 
 
+def pin(version: str) -> LockedRequirement:
+    file = LockedFile(name=f"ninja-{version}-py3-none-any.whl", sha256="0" * 64)
+    return LockedRequirement(name="ninja", version=version, files=[file])
+
+
 @dataclass(kw_only=True)
 class Bench:
     """Makes modules of the toy package, each time in a new folder and from what ``files`` and ``recipe`` say then."""
@@ -95,6 +100,7 @@ class Bench:
     recipe: dict[str, object] = field(default_factory=lambda: json.loads(json.dumps(RECIPE)))
     names: Sequence[str] = ("*",)
     toolkit: str = "none"
+    pins: list[LockedRequirement] = field(default_factory=list)
     environment: Mapping[str, str] = field(default_factory=dict)
     told: list[News] = field(default_factory=list)
     count: int = 0
@@ -131,7 +137,7 @@ class Bench:
             driver_sha256=Sha256("0" * 64),
             into="toy/aot/{name}.so",
             architectures=("12.0f",),
-            locked=LockedModules(torch=LockedTorch(version="1.0", variant="cpu", sha256=[]), requirements=[]),
+            locked=LockedModules(torch=LockedTorch(version="1.0", variant="cpu", sha256=[]), requirements=self.pins),
         )
         made = make_modules(
             "toy",

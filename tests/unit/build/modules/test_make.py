@@ -16,7 +16,7 @@ import pytest
 from sglforge.build.modules.keep import LIBRARY, unused
 from sglforge.errors import BuildError
 
-from .conftest import Bench
+from .conftest import Bench, pin
 
 ALL = {"page", "norm"}
 
@@ -75,6 +75,14 @@ def test_flags_toolkit_and_variables_decide(bench: Bench) -> None:
     assert bench.compiled() == ALL
     bench.environment = {"MODE": "fast"}
     assert bench.compiled() == ALL
+
+
+def test_the_drivers_environment_decides_where_a_program_of_it_is_run(bench: Bench) -> None:
+    bench.recipe["modules"]["page"]["before"] = "PYTHON -c pass &&"  # type: ignore[index]
+    bench.pins = [pin("1.13.0")]
+    assert bench.compiled() == ALL
+    bench.pins = [pin("1.13.1")]
+    assert bench.compiled() == {"page"}
 
 
 def test_a_set_takes_only_its_own(bench: Bench) -> None:
