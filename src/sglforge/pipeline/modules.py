@@ -73,6 +73,7 @@ def module_tools(
             toolchain=planned.toolkit.chosen.toolkit.fingerprint if planned.toolkit else "",
             roots=[root],
             server=server,
+            cached=workspace == request.workspace,  # elsewhere only a rebuild works, which proves what compilers make
             run=run,
             pause=pause,
         )
