@@ -41,7 +41,6 @@ def judge(binaries: Sequence[Binary], wanted: Wanted) -> tuple[Finding, ...]:
             found += _gpu_code(binary, gpu, wanted, skipped.get(binary.path))
         found += _cubins(cubins, gpu)
         found += _claims([binary for binary in others if binary.path not in skipped], gpu, wanted)
-    found += [_unreadable_cubins(cubins)] if any(binary.trouble for binary in cubins) else []
     if unasked := [binary for binary in others if binary.elf and binary.scope is None and binary.elf.undefined]:
         found.append(_not_looked_up(unasked))
     return _grouped(found)
@@ -75,17 +74,6 @@ def _unreadable(binary: Binary, wanted: Wanted) -> Finding | None:
         said = f"{binary.path} is for {binary.elf.ident.machine}, the target is {wanted.machine}"
         return _finding("so-wrong-machine", binary.path, said, "fetch or build it for this machine")
     return None
-
-
-def _unreadable_cubins(cubins: Sequence[Binary]) -> Finding:
-    bad = [binary for binary in cubins if binary.trouble]
-    return _finding(
-        "so-unreadable",
-        bad[0].path,
-        f"{len(bad)} of {len(cubins)} cubins cannot be read: {bad[0].trouble}",
-        "build or fetch them again",
-        detail=_shown([f"{binary.path}: {binary.trouble}" for binary in bad]),
-    )
 
 
 def _linkage(binary: Binary, wanted: Wanted) -> Iterator[Finding]:
