@@ -21,7 +21,9 @@ from typing import NoReturn
 from benchmarks import (
     checking,
     cold,
+    compile_cache,
     drift,
+    governor,
     installing,
     kill_table,
     machine,
@@ -50,6 +52,8 @@ FIGURES: Mapping[str, Callable[[Setting], dict[str, object]]] = {
     "false-alarms": kill_table.measure_real,
     "store": storing.measure,
     "check": checking.measure,
+    "compile-cache": compile_cache.measure,
+    "governor": governor.measure,
     "cold": cold.measure,
 }
 RESULTS = Path(__file__).resolve().parent / "results"

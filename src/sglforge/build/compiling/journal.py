@@ -13,11 +13,15 @@ _MOST_S = 1e9
 class Line:
     """A unit that ran, or was refused: wall seconds, CPU seconds, peak in MiB, how long and for what it waited.
 
-    ``outcome``: done, failed, killed (also alone), refused. ``attempts``: 2 where it was killed and ran again alone.
-    ``tight``: less memory was free than it needed.
+    ``tail_mib``: the most that it took after the peak, see `running.Ran`. ``outcome``: done, failed, killed (also
+    alone), refused. ``attempts``: 2 where it was killed and ran again alone. ``tight``: less memory was free than it
+    needed.
     """
 
-    __slots__ = ("attempts", "cpu_s", "outcome", "peak_mib", "seconds", "tight", "unit", "waited_for", "waited_s")
+    __slots__ = (
+        "attempts", "cpu_s", "outcome", "peak_mib", "seconds", "tail_mib", "tight", "unit",
+        "waited_for", "waited_s",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -27,6 +31,7 @@ class Line:
         seconds: float = 0.0,
         cpu_s: float = 0.0,
         peak_mib: int = 0,
+        tail_mib: int = 0,
         waited_s: float = 0.0,
         waited_for: str = "",
         attempts: int = 1,
@@ -37,6 +42,7 @@ class Line:
         self.seconds = seconds
         self.cpu_s = cpu_s
         self.peak_mib = peak_mib
+        self.tail_mib = tail_mib
         self.waited_s = waited_s
         self.waited_for = waited_for
         self.attempts = attempts
@@ -50,6 +56,7 @@ def append(path: str, line: Line) -> None:
         f"{line.seconds:.3f}",
         f"{line.cpu_s:.3f}",
         str(line.peak_mib),
+        str(line.tail_mib),
         f"{line.waited_s:.3f}",
         line.waited_for or "-",
         str(line.attempts),
@@ -74,7 +81,7 @@ def parse(text: str) -> list[Line]:
     for row in text.split("\n"):
         words = row.split("\t")
         try:
-            outcome, seconds, cpu_s, peak, waited_s, waited_for, attempts, tight, unit = words
+            outcome, seconds, cpu_s, peak, tail, waited_s, waited_for, attempts, tight, unit = words
             found.append(
                 Line(
                     unit=_plain(unit),
@@ -82,6 +89,7 @@ def parse(text: str) -> list[Line]:
                     seconds=float(seconds),
                     cpu_s=float(cpu_s),
                     peak_mib=int(peak),
+                    tail_mib=int(tail),
                     waited_s=float(waited_s),
                     waited_for="" if waited_for == "-" else waited_for,
                     attempts=int(attempts),

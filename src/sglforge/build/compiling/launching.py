@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from sglforge.build.compiling import admission, flags, includes, journal, room, running, units
 from sglforge.build.compiling import settings as told
 from sglforge.build.compiling.admission import Token
 from sglforge.build.compiling.journal import Line
+from sglforge.build.compiling.ledger import Own
 from sglforge.build.compiling.settings import Settings
 
 CANNOT_RUN = 127
@@ -23,6 +25,8 @@ UNIT = "SGLFORGE_UNIT"
 _DECIDING = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 """Variables that change what comes out, and that ccache does not look at."""
 KIB = 1024
+REACHED = 0.9
+"""A unit that has taken this share of its measured peak has reached it: what it took afterwards is known as well."""
 
 
 def main(arguments: list[str]) -> int:
@@ -83,7 +87,8 @@ def _govern(words: list[str], unit: str, settings: Settings) -> int:
     """Wait for memory, run, and once more alone if it was killed for want of it."""
     look = admission.read_room(settings.groups, settings.proc)
     measured = units.measured_mib(settings.peaks, unit) if settings.peaks else None
-    expected = units.expected_mib(unit, measured, settings.patterns, settings.default_mib)
+    peak = measured[0] if measured else None
+    expected = units.expected_mib(unit, peak, settings.patterns, settings.default_mib)
     capacity = look().capacity_kib // KIB
     if expected > capacity:
         return _refuse(unit, expected, capacity, settings)
@@ -99,14 +104,14 @@ def _govern(words: list[str], unit: str, settings: Settings) -> int:
     line = Line(unit=unit, outcome=journal.DONE, waited_s=admitted.waited_s, waited_for=admitted.why)
     line.tight = admitted.tight
     try:
-        ran, killed = _run(words, admitted, settings)
+        ran, killed = _run(words, admitted, settings, measured)
         if killed:
             line.peak_mib = ran.peak_kib // KIB
             ran.forget()
             again = admission.admit(settings.ledger, capacity * KIB, look, jobs=1, alone=True, own=admitted.own)
             line.attempts, line.waited_s = 2, line.waited_s + again.waited_s
             admitted = again
-            ran, killed = _run(words, admitted, settings)
+            ran, killed = _run(words, admitted, settings, None)
     except OSError as error:
         return _cannot_run(words[0], error)
     finally:
@@ -116,6 +121,7 @@ def _govern(words: list[str], unit: str, settings: Settings) -> int:
     line.outcome = journal.KILLED if killed else journal.FAILED if ran.status else journal.DONE
     line.seconds, line.cpu_s = ran.seconds, ran.cpu_s
     line.peak_mib = max(line.peak_mib, ran.peak_kib // KIB)
+    line.tail_mib = min(ran.tail_kib // KIB, line.peak_mib)
     journal.append(settings.journal, line)
     try:
         ran.say()
@@ -126,15 +132,31 @@ def _govern(words: list[str], unit: str, settings: Settings) -> int:
     return ran.status
 
 
-def _run(words: list[str], admitted: admission.Admitted, settings: Settings) -> tuple[running.Ran, bool]:
+def _run(
+    words: list[str], admitted: admission.Admitted, settings: Settings, measured: tuple[int, int] | None
+) -> tuple[running.Ran, bool]:
     """Run the compiler; say whether it was killed for want of memory."""
     own = admitted.own
     before = room.kills(settings.groups, settings.proc)
-    ran = running.run(words, own.descriptor if own else -1, (lambda kib: own.write(live_kib=kib)) if own else _ignore)
+    ran = running.run(words, own.descriptor if own else -1, _teller(own, measured) if own else _ignore)
     killed = bool(ran.status) and (
         running.was_killed(ran.status) or room.kills(settings.groups, settings.proc) > before
     )
     return ran, killed
+
+
+def _teller(own: Own, measured: tuple[int, int] | None) -> Callable[[int], None]:
+    """Return what tells the ledger how much is taken, and that less is needed once a known peak is over."""
+    course = running.Course()
+    peak_kib, tail_kib = (measured[0] * KIB, measured[1] * KIB) if measured else (0, 0)
+
+    def tell(taken_kib: int) -> None:
+        course.add(taken_kib)
+        over = peak_kib and course.peak_kib > peak_kib * REACHED and taken_kib < peak_kib * running.FALLEN
+        left_kib = int(tail_kib * units.MEASURED_MARGIN)
+        own.write(live_kib=taken_kib, need_kib=left_kib if over and left_kib < own.entry.need_kib else None)
+
+    return tell
 
 
 def _ignore(_kib: int) -> None:

@@ -19,6 +19,8 @@ TURN_S = 10.0
 FRESH_S = 30.0
 """A waiting unit that has not looked for so long is stopped or gone; nobody waits for its turn."""
 _SIZE = 48
+_LOOKS = 5
+"""How often the ledger is read again when a file has got another name meanwhile."""
 _STATES = {"w": (False, False), "wa": (False, True), "r": (True, False), "ra": (True, True)}
 """Whether a unit runs and whether it wants nobody beside it, by the end of its file's name."""
 
@@ -61,12 +63,20 @@ class Own:
         self.descriptor = descriptor
         self.entry = entry
 
-    def write(self, *, running: bool | None = None, alone: bool | None = None, live_kib: int | None = None) -> None:
+    def write(
+        self,
+        *,
+        running: bool | None = None,
+        alone: bool | None = None,
+        live_kib: int | None = None,
+        need_kib: int | None = None,
+    ) -> None:
         """Tell the others, as far as the disk takes it."""
         entry = self.entry
         entry.running = entry.running if running is None else running
         entry.alone = entry.alone if alone is None else alone
         entry.live_kib = entry.live_kib if live_kib is None else live_kib
+        entry.need_kib = entry.need_kib if need_kib is None else need_kib
         entry.seen = time.monotonic()
         name = _name(entry)
         try:
@@ -143,24 +153,47 @@ def enter(folder: str, need_kib: int) -> Own:
 
 def others(folder: str, own: str) -> list[Entry]:
     """Return the units that are there, in the order in which they came; files of dead ones are removed."""
-    found = []
+    found, whole = _all_seen(folder, own)
+    for _ in range(_LOOKS):
+        if whole:
+            break
+        found, whole = _all_seen(folder, own)
+    return found
+
+
+def _all_seen(folder: str, own: str) -> tuple[list[Entry], bool]:
+    """Look at each file once; say whether none of them went away meanwhile."""
+    found, whole = [], True
     for name in sorted(os.listdir(folder)):
-        if name in {LOCK, own}:
-            continue
-        try:
-            descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            if _locked(descriptor):
-                os.unlink(f"{folder}/{name}")
-            elif not name.startswith("."):
-                found.append(_read(name, os.pread(descriptor, _SIZE, 0)))
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)
-    return [entry for entry in found if entry is not None]
+        if name not in {LOCK, own}:
+            try:
+                found.append(_seen(folder, name))
+            except FileNotFoundError:  # it has ended, or has another name by now
+                whole = False
+    return [entry for entry in found if entry is not None], whole
+
+
+def _seen(folder: str, name: str) -> Entry | None:
+    """Return the living unit of a file; None, and the file removed, where nobody holds it.
+
+    Raises FileNotFoundError.
+    """
+    try:
+        descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return None
+    try:
+        if _locked(descriptor):
+            os.unlink(f"{folder}/{name}")
+        elif not name.startswith("."):
+            return _read(name, os.pread(descriptor, _SIZE, 0))
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def _locked(descriptor: int) -> bool:
@@ -174,7 +207,9 @@ def _locked(descriptor: int) -> bool:
 def _name(entry: Entry) -> str:
     """Return the name of an entry's file in the state that it is in."""
     state = ("r" if entry.running else "w") + ("a" if entry.alone else "")
-    return f"{entry.name.rpartition('.')[0]}.{state}"
+    since, _, rest = entry.name.partition("-")
+    mark = rest.partition("-")[2].partition(".")[0]
+    return f"{since}-{entry.need_kib}-{mark}.{state}"
 
 
 def _read(name: str, content: bytes) -> Entry | None:

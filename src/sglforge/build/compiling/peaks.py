@@ -1,5 +1,7 @@
 """What units were measured to take, kept between builds: ``compiling/peaks/<target>/<package>.json``.
 
+Of each unit the peak in MiB, and the most that it took once it had given back a good part of that.
+
 Only the build itself writes here, from what launchers said: a build step cannot. What is damaged counts as not there.
 """
 
@@ -20,15 +22,15 @@ MOST_MIB = 4 * 2**20
 LOCK_S = 5.0
 
 
-def load(path: Path) -> dict[str, int]:
-    """Return the peaks in MiB by unit; none where the file is missing or says something else."""
+def load(path: Path) -> dict[str, tuple[int, int]]:
+    """Return peak and what came after it, in MiB, by unit; none where the file is missing or says something else."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     match document:
         case {"schema": 1, "units": dict(units)}:
-            return {name: mib for name, mib in units.items() if _is_peak(mib)}
+            return {name: (pair[0], pair[1]) for name, pair in units.items() if _can_be(pair)}
         case _:
             return {}
 
@@ -38,7 +40,8 @@ def learn(path: Path, lines: Iterable[Line]) -> None:
 
     A unit that was killed alone is known to take more than it reached; the newest measurement counts otherwise.
     """
-    measured = {line.unit: line.peak_mib for line in lines if line.outcome in {DONE, KILLED} and line.peak_mib > 0}
+    ran = [line for line in lines if line.outcome in {DONE, KILLED}]
+    measured = {line.unit: (line.peak_mib, line.tail_mib) for line in ran if _can_be([line.peak_mib, line.tail_mib])}
     if not measured:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,9 +53,10 @@ def learn(path: Path, lines: Iterable[Line]) -> None:
             os.close(lock)
 
 
-def table(peaks: Mapping[str, int]) -> bytes:
+def table(peaks: Mapping[str, tuple[int, int]]) -> bytes:
     """Return the file that launchers look a unit up in."""
-    lines = (f"{unit}\t{mib}\n" for unit, mib in peaks.items() if "\n" not in unit and "\t" not in unit)
+    plain = {unit: pair for unit, pair in peaks.items() if "\n" not in unit and "\t" not in unit}
+    lines = (f"{unit}\t{peak}\t{tail}\n" for unit, (peak, tail) in plain.items())
     return "".join(lines).encode(errors="surrogateescape")
 
 
@@ -64,5 +68,9 @@ def _taken(lock: Path) -> int | None:
     return descriptor
 
 
-def _is_peak(mib: object) -> bool:
-    return isinstance(mib, int) and not isinstance(mib, bool) and 0 < mib <= MOST_MIB
+def _can_be(pair: object) -> bool:
+    match pair:
+        case [int(peak), int(tail)] if not isinstance(peak, bool) and not isinstance(tail, bool):
+            return 0 <= tail <= peak <= MOST_MIB and peak > 0
+        case _:
+            return False

@@ -12,20 +12,31 @@ import time
 from collections.abc import Callable
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.5
+FALLEN = 0.6
+"""A compiler that takes less than this share of its peak has left it behind."""
+SEEN = 1.15
+"""A peak that was up to so many times what was seen counts as seen."""
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 SIGKILL = 9
 
 
 class Ran:
-    """A compiler that has ended: its wait status, wall seconds, the peak of all its processes in KiB, what it said."""
+    """A compiler that has ended: its wait status, wall seconds, the peak of all its processes in KiB, what it said.
 
-    __slots__ = ("_said", "cpu_s", "peak_kib", "seconds", "status")
+    ``tail_kib`` is the most that they took after the peak, once they had given back a good part of it; the peak itself
+    where they did not, or where the peak was too short to be seen.
+    """
 
-    def __init__(self, status: int, *, seconds: float, cpu_s: float, peak_kib: int, said: dict[int, int]) -> None:
+    __slots__ = ("_said", "cpu_s", "peak_kib", "seconds", "status", "tail_kib")
+
+    def __init__(
+        self, status: int, *, seconds: float, cpu_s: float, peak_kib: int, tail_kib: int, said: dict[int, int]
+    ) -> None:
         self.status = status
         self.seconds = seconds
         self.cpu_s = cpu_s
         self.peak_kib = peak_kib
+        self.tail_kib = tail_kib
         self._said = said
 
     def say(self) -> None:
@@ -62,13 +73,15 @@ def run(words: list[str], hold: int, live: Callable[[int], None]) -> Ran:
     child = os.posix_spawnp(words[0], words, os.environ, file_actions=actions)
     if hold >= 0:
         os.set_inheritable(hold, False)
-    peak_kib = _watch(child, live)
+    course = Course()
+    _watch(child, course, live)
     _, status, used = _waited(child)
     return Ran(
         status,
         seconds=time.monotonic() - begin,
         cpu_s=used.ru_utime + used.ru_stime,
-        peak_kib=max(peak_kib, used.ru_maxrss),
+        peak_kib=max(course.peak_kib, used.ru_maxrss),
+        tail_kib=course.tail_kib if course.peak_kib * SEEN > used.ru_maxrss else max(course.peak_kib, used.ru_maxrss),
         said=said,
     )
 
@@ -86,8 +99,32 @@ def _kept_outputs() -> dict[int, int]:
     return {1: out, 2: out if os.path.sameopenfile(1, 2) else os.memfd_create("said")}
 
 
-def _watch(child: int, live: Callable[[int], None]) -> int:
-    """Look at a process and its children until it has ended, and return the most that they took together."""
+class Course:
+    """How the memory of a compiler went: its peak so far, and the most after it, once it had fallen."""
+
+    __slots__ = ("_after_kib", "_fallen", "peak_kib")
+
+    def __init__(self) -> None:
+        self.peak_kib = 0
+        self._after_kib = 0
+        self._fallen = False
+
+    @property
+    def tail_kib(self) -> int:
+        """The most after the peak, once it had fallen; else the peak."""
+        return self._after_kib if self._fallen else self.peak_kib
+
+    def add(self, taken_kib: int) -> None:
+        """Take note of what is taken now."""
+        if taken_kib >= self.peak_kib:
+            self.peak_kib, self._after_kib, self._fallen = taken_kib, 0, False
+        self._fallen = self._fallen or taken_kib < self.peak_kib * FALLEN
+        if self._fallen:
+            self._after_kib = max(self._after_kib, taken_kib)
+
+
+def _watch(child: int, course: Course, live: Callable[[int], None]) -> None:
+    """Look at a process and its children until it has ended."""
     try:
         descriptor = os.pidfd_open(child)
     except OSError:
@@ -95,15 +132,14 @@ def _watch(child: int, live: Callable[[int], None]) -> int:
     ended = select.poll()
     if descriptor >= 0:
         ended.register(descriptor, select.POLLIN)
-    peak_kib, pause_s = 0, FIRST_LOOK_S
+    pause_s = FIRST_LOOK_S
     while not _pause(ended, pause_s, child if descriptor < 0 else -1):
         taken_kib = tree_kib(child)
-        peak_kib = max(peak_kib, taken_kib)
+        course.add(taken_kib)
         live(taken_kib)
         pause_s = min(pause_s * 1.5, LONGEST_LOOK_S)
     if descriptor >= 0:
         os.close(descriptor)
-    return peak_kib
 
 
 def _pause(ended: select.poll, pause_s: float, child: int) -> bool:

@@ -83,7 +83,7 @@ class Compiling:
         """Return the memory that a unit will take: what it was measured to take, else what the recipe says."""
         settings = self._settings
         measured = units.measured_mib(settings.peaks, name)
-        return units.expected_mib(name, measured, settings.patterns, settings.default_mib)
+        return units.expected_mib(name, measured and measured[0], settings.patterns, settings.default_mib)
 
     def report(self) -> CompileReport:
         """Return what became of the units so far."""

@@ -9,7 +9,7 @@ class Settings:
     """The settings of all launchers of one build.
 
     ``ledger``: folder of the units that run or wait, on all builds of the workspace. ``journal``: file that gets a line
-    for every unit. ``peaks``: file of known peaks, ``unit NUL-free name, tab, MiB`` a line. ``roots``: folders that
+    for every unit. ``peaks``: file of what units took before, see `units.measured_mib`. ``roots``: folders that
     names of units are relative to. ``patterns`` and ``default_mib``: what a unit takes that was never measured.
     ``groups``: memory control groups, ``(version, folder)``. ``proc``: where /proc is. ``jobs``: compilers at once.
     ``fifo``: the jobserver's, or empty. ``ccache``: the program, or empty; ``variables``: its environment;

@@ -47,13 +47,13 @@ def reserved_mib(expected: int, *, measured: bool, capacity_mib: int) -> int:
     return min(wanted, capacity_mib) if expected <= capacity_mib else expected
 
 
-def measured_mib(path: str, unit: str) -> int | None:
-    """Return the peak that a file of ``unit, tab, MiB`` lines knows for a unit; None where there is none."""
+def measured_mib(path: str, unit: str) -> tuple[int, int] | None:
+    """Return what a file of ``unit, tab, peak, tab, tail`` lines knows of a unit, in MiB; None where it does not."""
     try:
         with open(path, "rb") as stream:
             text = b"\n" + stream.read()
     except OSError:
         return None
     _, found, rest = text.partition(b"\n" + os.fsencode(unit) + b"\t")
-    number = rest.partition(b"\n")[0]
-    return int(number) if found and number.isdigit() else None
+    peak, _, tail = rest.partition(b"\n")[0].partition(b"\t")
+    return (int(peak), int(tail)) if found and peak.isdigit() and tail.isdigit() else None

@@ -1,4 +1,4 @@
-"""A compiler that takes as much memory and time as its source says: `mib seconds [exit status|die|die-once]`.
+"""A compiler that takes as much memory and time as its source says: `mib seconds [exit status|die|die-once|falls]`.
 
 Each run adds a line to `<source>.runs`.
 """
@@ -18,6 +18,9 @@ with runs.open("a") as file:
 print(f"compiling {source.name}", file=sys.stderr)
 kept = [b"x" * (16 << 20) for _ in range(int(mib) // 16)]
 time.sleep(float(seconds))
+if ending == ["falls"]:
+    kept.clear()
+    time.sleep(2 * float(seconds))
 if ending == ["die"] or (ending == ["die-once"] and len(runs.read_text().splitlines()) == 1):
     os.kill(os.getpid(), signal.SIGKILL)
 if ending and ending[0].isdigit():

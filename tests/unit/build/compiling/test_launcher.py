@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sglforge.base.sandbox.step import Sandbox
-from sglforge.build.compiling import peaks
+from sglforge.build.compiling import ledger, peaks
 from sglforge.config.model import CompileMemory
 from sglforge.errors import BuildError
 
@@ -45,7 +45,7 @@ def test_a_unit_is_compiled_measured_and_known_the_next_time(project: Make) -> N
     assert (unit.name, unit.outcome, unit.attempts) == ("page.o", "done", 1)
     assert 96 <= unit.peak_mib < 160
     assert unit.seconds >= 0.3
-    assert peaks.load(toy.workspace.compiling / "peaks/gpu/toy.json") == {"page.o": unit.peak_mib}
+    assert peaks.load(toy.workspace.compiling / "peaks/gpu/toy.json")["page.o"][0] == unit.peak_mib
     with toy.compiling() as scope:
         assert scope.expected_mib("page.o") == unit.peak_mib
         assert scope.expected_mib("other.o") == round(0.1 * 1024)
@@ -257,6 +257,30 @@ def test_damage_loses_no_unit(project: Make, damage: str) -> None:
         assert toy.run(scope, "x").returncode == 0
         scope.report()
     assert (toy.folder / "x.o").exists()
+
+
+def test_a_unit_whose_known_peak_is_over_gives_back_what_it_will_not_need(project: Make) -> None:
+    toy = project()
+    toy.memory = CompileMemory(default=0.6)
+    toy.add("falls", mib=384, seconds=0.8, ending="falls")
+    folder = str(toy.workspace.compiling / "ledger")
+    set_aside_mib = []
+    peak = tail = 0
+    for _ in range(2):
+        with toy.compiling() as scope:
+            falls = toy.start(scope, "falls")
+            seen = set()
+            while falls.poll() is None:
+                seen |= {entry.need_kib // 1024 for entry in ledger.others(folder, "")}
+                time.sleep(0.05)
+            assert ended(falls) == 0
+            set_aside_mib.append(seen)
+        peak, tail = peaks.load(toy.workspace.compiling / "peaks/gpu/toy.json")["falls.o"]
+        assert 384 <= peak < 480
+        assert tail < 100
+    assert set_aside_mib[0] == {614}
+    assert min(set_aside_mib[1]) <= tail * 1.1 + 1
+    assert max(set_aside_mib[1]) >= peak
 
 
 def test_waiting_units_lend_their_slots_so_that_light_ones_go_on(project: Make, tmp_path: Path) -> None:

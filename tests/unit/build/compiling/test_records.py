@@ -87,8 +87,8 @@ def test_many_launchers_write_whole_lines(tmp_path: Path) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_a_journal(text: str) -> None:
     journal.parse(text)
-    journal.parse(f"done\tinf\t1\t1\t0\t-\t1\t0\t{text}")
-    journal.parse(f"done\t1\t1\t1\t0\t-\t1\t0\t{text}")
+    journal.parse(f"done\tinf\t1\t1\t1\t0\t-\t1\t0\t{text}")
+    journal.parse(f"done\t1\t1\t1\t1\t0\t-\t1\t0\t{text}")
 
 
 def test_a_journal_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
@@ -97,16 +97,16 @@ def test_a_journal_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
 
 
 def line(unit: str, mib: int, outcome: str = journal.DONE) -> Line:
-    return Line(unit=unit, outcome=outcome, peak_mib=mib)
+    return Line(unit=unit, outcome=outcome, peak_mib=mib, tail_mib=mib // 2)
 
 
 def test_peaks_are_learned_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "sm120" / "x.json"
     peaks.learn(file, [line("a", 100), line("b", 200), line("c", 5, journal.FAILED), line("d", 9, journal.REFUSED)])
     peaks.learn(file, [line("a", 90), line("e", 7000, journal.KILLED), line("f", 0)])
-    assert peaks.load(file) == {"a": 90, "b": 200, "e": 7000}
+    assert peaks.load(file) == {"a": (90, 45), "b": (200, 100), "e": (7000, 3500)}
     peaks.learn(file, [])
-    assert peaks.load(file) == {"a": 90, "b": 200, "e": 7000}
+    assert peaks.load(file) == {"a": (90, 45), "b": (200, 100), "e": (7000, 3500)}
 
 
 def test_two_builds_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -118,26 +118,29 @@ def test_two_builds_that_learn_at_once_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert peaks.load(file) == {f"u{number}": number + 1 for number in range(8)}
+    assert peaks.load(file) == {f"u{number}": (number + 1, (number + 1) // 2) for number in range(8)}
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"schema": 2, "units": {"a": 1}}', '{"schema": 1, "units": []}', "[" * 100_000, "\0"],
+    ["", "{", "[]", '{"schema": 2, "units": {"a": [1, 1]}}', '{"schema": 1, "units": []}', "[" * 100_000, "\0"],
 )
 def test_damaged_peaks_count_as_not_there(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text)
     assert peaks.load(file) == {}
     peaks.learn(file, [line("a", 3)])
-    assert peaks.load(file) == {"a": 3}
+    assert peaks.load(file) == {"a": (3, 1)}
 
 
 def test_peaks_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    odd = {"a": 0, "b": -5, "c": True, "d": "9", "e": 1.5, "f": 10**9, "g": 12}
+    odd = {
+        "a": [0, 0], "b": [-5, -6], "c": [True, 0], "d": ["9", 1], "e": [1.5, 1], "f": [10**9, 1], "g": [12, 7],
+        "h": [5, 6], "i": [5], "j": 5, "k": [5, 1, 1], "l": [5, -1],
+    }  # fmt: skip
     file.write_text(json.dumps({"schema": 1, "units": odd}))
-    assert peaks.load(file) == {"g": 12}
+    assert peaks.load(file) == {"g": (12, 7)}
 
 
 def test_a_stopped_writer_of_peaks_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +148,7 @@ def test_a_stopped_writer_of_peaks_holds_nobody_up(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(peaks, "LOCK_S", 0.1)
     assert take(tmp_path / "x.json.lock") is not None
     peaks.learn(file, [line("a", 3)])
-    assert peaks.load(file) == {"a": 3}
+    assert peaks.load(file) == {"a": (3, 1)}
 
 
 LOG = """# csrc/page.cu

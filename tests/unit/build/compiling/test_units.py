@@ -45,17 +45,17 @@ def test_a_measured_unit_that_fits_is_never_asked_for_more_than_there_is() -> No
 UNIT = st.text(min_size=1, max_size=12).filter(lambda name: not set(name) & set("\n\t") and name.isprintable())
 
 
-@given(known=st.dictionaries(UNIT, st.integers(1, 99_999), max_size=5), asked=UNIT)
+@given(known=st.dictionaries(UNIT, st.tuples(st.integers(1, 99_999), st.integers(0, 99_999)), max_size=5), asked=UNIT)
 def test_a_peak_is_found_by_the_whole_name_only(
-    known: dict[str, int], asked: str, tmp_path_factory: pytest.TempPathFactory
+    known: dict[str, tuple[int, int]], asked: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("peaks") / "table"
     file.write_bytes(peaks.table(known))
     assert units.measured_mib(str(file), asked) == known.get(asked)
-    assert all(units.measured_mib(str(file), name) == mib for name, mib in known.items())
+    assert all(units.measured_mib(str(file), name) == pair for name, pair in known.items())
 
 
 def test_without_a_table_nothing_was_measured(tmp_path: Path) -> None:
     assert units.measured_mib(str(tmp_path / "none"), "x.o") is None
-    (tmp_path / "odd").write_bytes(b"x.o\tmany\n\xff\n")
+    (tmp_path / "odd").write_bytes(b"x.o\tmany\t1\n\xff\nx.o\t5\n")
     assert units.measured_mib(str(tmp_path / "odd"), "x.o") is None
