@@ -14,9 +14,12 @@ PATIENCE_S = 20.0
 """So long may younger units pass one that waits for memory; after that they wait for its turn."""
 TIGHT_S = 30.0
 """So long does a unit wait for memory when none of ours runs: what others took may never come back."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4
+PAUSE_FOR_EACH_S, VERY_LONGEST_PAUSE_S = 0.1, 2.0
+"""A waiting unit looks less often, the more wait before it: looking costs time that compilers could use."""
 
 GO = ""
+_PLENTY = Room(free_kib=2**60, capacity_kib=2**60)
 
 
 class Admitted:
@@ -88,15 +91,17 @@ def admit(
         why = found.why
         waiting(why, found.others)
         time.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+        longest_s = min(LONGEST_PAUSE_S + PAUSE_FOR_EACH_S * found.elders, VERY_LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 1.5, longest_s)
 
 
 class _Found:
-    __slots__ = ("others", "tight", "why")
+    __slots__ = ("elders", "others", "tight", "why")
 
-    def __init__(self, why: str, *, others: int = 0, tight: bool = False) -> None:
+    def __init__(self, why: str, *, others: int = 0, elders: int = 0, tight: bool = False) -> None:
         self.why = why
         self.others = others
+        self.elders = elders
         self.tight = tight
 
 
@@ -105,11 +110,15 @@ def _look(folder: str, own: Own, look: Callable[[], Room], *, jobs: int, patient
     try:
         with ledger.Turn(folder):
             others = ledger.others(folder, own.entry.name)
-            why = decide(own.entry, others, look(), jobs=jobs, now=time.monotonic())
+            now = time.monotonic()
+            why = decide(own.entry, others, _PLENTY, jobs=jobs, now=now)
+            why = why or decide(own.entry, others, look(), jobs=jobs, now=now)  # the memory is looked at last
             tight = why == "memory" and not patient and not any(entry.running for entry in others)
             why = GO if tight else why
             own.write(running=why == GO)
-            return _Found(why, others=sum(not entry.running for entry in others), tight=tight)
+            waiting = [entry for entry in others if not entry.running]
+            elders = sum(entry.name < own.entry.name for entry in waiting)
+            return _Found(why, others=len(waiting), elders=elders, tight=tight)
     except OSError:  # the ledger is gone or out of reach: what is left is to look at the memory
         enough = not patient or look().free_kib >= own.entry.need_kib
         return _Found(GO if enough else "memory", tight=not patient)

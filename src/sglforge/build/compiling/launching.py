@@ -17,7 +17,7 @@ CANNOT_RUN = 127
 REFUSED = 1
 INTERRUPTED = 2
 """The wait status of what SIGINT ended."""
-LENDING = 2
+LENDING = 1
 """A unit that waits for memory lends its slot while fewer than so many times the jobs wait."""
 BACK_WITHIN_S = 1.0
 UNIT = "SGLFORGE_UNIT"

@@ -288,7 +288,7 @@ def test_waiting_units_lend_their_slots_so_that_light_ones_go_on(project: Make, 
     root = machine(tmp_path / "machine", limit_mib=1256)
     toy.memory = CompileMemory(default=0.05, units={"h*": 700 / 1024})
     for number in range(3):
-        toy.add(f"h{number}", seconds=0.6)
+        toy.add(f"h{number}", seconds=1.2)
     for number in range(4):
         toy.add(f"z{number}", seconds=0.1)
     with toy.compiling(jobs=2, root=root) as scope:
