@@ -147,7 +147,7 @@ def docs(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Measure against peers, side by side; the raw figures go to benchmarks/results/ (after build)."""
-    _install(session, "-e", ".", "fromager", "nox[uv]", "uvicorn")
+    _install(session, "-e", ".", "fromager", "ninja>=1.13", "nox[uv]", "uvicorn")
     session.run("python", "-m", "benchmarks.run", *session.posargs, interrupt_timeout=30, terminate_timeout=10)
 
 

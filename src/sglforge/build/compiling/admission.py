@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 from sglforge.build.compiling import ledger, room
 from sglforge.build.compiling.ledger import Entry, Own
 from sglforge.build.compiling.room import Room
+
+TYPE_CHECKING = False  # `typing` and `collections.abc` take long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATIENCE_S = 20.0
 """So long may younger units pass one that waits for memory; after that they wait for its turn."""

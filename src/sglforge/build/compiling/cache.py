@@ -18,7 +18,7 @@ from sglforge.base.proc import ProcessError, Runner
 
 SWITCH = "SGLFORGE_CCACHE"
 SIZE = "SGLFORGE_CCACHE_SIZE"
-DEFAULT_SIZE = "20G"
+DEFAULT_SIZE = "10G"
 OLDEST = (4, 7)
 ASK_TIMEOUT_S = 20.0
 

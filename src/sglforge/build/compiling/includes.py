@@ -7,7 +7,6 @@ that is unpacked again is the same tree.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 
@@ -26,6 +25,8 @@ def digest(source: str, folders: tuple[str, ...], memory: str) -> str:
         folders: What the call names for headers.
         memory: A folder in which digests are remembered for the length of a build.
     """
+    import hashlib  # takes long to import, and only units that may be cached need it
+
     places = [os.path.dirname(source) or ".", *folders]
     whole = hashlib.sha256()
     for place in dict.fromkeys(os.path.realpath(place) for place in places):
@@ -34,6 +35,8 @@ def digest(source: str, folders: tuple[str, ...], memory: str) -> str:
 
 
 def _folder(place: str, memory: str) -> str:
+    import hashlib
+
     name = hashlib.sha256(os.fsencode(place)).hexdigest()[:24]
     remembered = f"{memory}/names-{name}"
     if known := _still_true(remembered):

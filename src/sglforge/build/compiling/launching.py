@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 from sglforge.build.compiling import admission, flags, includes, journal, room, running, units
 from sglforge.build.compiling import settings as told
@@ -12,6 +11,10 @@ from sglforge.build.compiling.admission import Token
 from sglforge.build.compiling.journal import Line
 from sglforge.build.compiling.ledger import Own
 from sglforge.build.compiling.settings import Settings
+
+TYPE_CHECKING = False  # `typing` and `collections.abc` take long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CANNOT_RUN = 127
 REFUSED = 1

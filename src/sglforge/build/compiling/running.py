@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable
+
+TYPE_CHECKING = False  # `typing` and `collections.abc` take long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.5
 FALLEN = 0.6

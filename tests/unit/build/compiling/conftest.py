@@ -66,10 +66,13 @@ class Project:
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def ninja(self, launcher: str, variables: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    def write_ninja(self, launcher: str) -> None:
         rows = "".join(f"build {name}.o: compile {name}.cu\n" for name in self.units)
         command = f"{launcher} nvcc -c $in -o $out".strip()
         (self.folder / "build.ninja").write_text(f"rule compile\n  command = {command}\n{rows}")
+
+    def ninja(self, launcher: str, variables: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+        self.write_ninja(launcher)
         return subprocess.run(
             [NINJA, *words], cwd=self.folder, env={**self.environment, **variables}, text=True, capture_output=True,
             check=False, timeout=120,

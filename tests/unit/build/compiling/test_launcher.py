@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -17,7 +19,7 @@ from sglforge.build.compiling import ledger, peaks
 from sglforge.config.model import CompileMemory
 from sglforge.errors import BuildError
 
-from .conftest import Project
+from .conftest import NINJA, Project
 
 Make = Callable[[], Project]
 
@@ -262,7 +264,7 @@ def test_damage_loses_no_unit(project: Make, damage: str) -> None:
 def test_a_unit_whose_known_peak_is_over_gives_back_what_it_will_not_need(project: Make) -> None:
     toy = project()
     toy.memory = CompileMemory(default=0.6)
-    toy.add("falls", mib=384, seconds=0.8, ending="falls")
+    toy.add("falls", mib=384, seconds=0.6, ending="falls")
     folder = str(toy.workspace.compiling / "ledger")
     set_aside_mib = []
     peak = tail = 0
@@ -299,3 +301,46 @@ def test_waiting_units_lend_their_slots_so_that_light_ones_go_on(project: Make, 
     heavy = [order.index(f"h{number}.o") for number in range(3)]
     light = [order.index(f"z{number}.o") for number in range(4)]
     assert min(light) < sorted(heavy)[1]  # while one heavy unit ran and another waited for it in the second slot
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_killed_the_next_build_finishes_and_nothing_is_held(
+    seed: int, project: Make, tmp_path: Path
+) -> None:
+    """Ninja, launchers and compilers are killed at random instants, several builds long."""
+    choose = random.Random(seed)
+    toy = project()
+    toy.memory = CompileMemory(default=0.3)
+    root = machine(tmp_path / "machine", limit_mib=1256)
+    for number in range(8):
+        toy.add(f"u{number}", mib=16, seconds=choose.uniform(0.05, 0.3))
+    with toy.compiling(jobs=4, root=root) as scope:
+        variables = {**toy.environment, **scope.variables}
+        for _ in range(4):
+            toy.write_ninja(scope.launcher)
+            with subprocess.Popen([NINJA], cwd=toy.folder, env=variables, stdout=subprocess.DEVNULL) as ninja:
+                time.sleep(choose.uniform(0.05, 0.5))
+                below = processes_below(ninja.pid)
+                for pid in choose.sample(below, min(len(below), choose.randint(0, 3))):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                if choose.random() < 0.5:
+                    ninja.kill()
+        done = toy.ninja(scope.launcher, dict(scope.variables))
+        assert done.returncode == 0, done.stdout
+        scope.report()
+    assert all((toy.folder / name).read_text().startswith("object of") for name in toy.units.values())
+    assert ledger.others(str(toy.workspace.compiling / "ledger"), "") == []
+
+
+def processes_below(pid: int) -> list[int]:
+    found: list[int] = []
+    left = [pid]
+    while left:
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{left[-1]}/task/{left[-1]}/children").read_text().split()
+            left = [*left[:-1], *map(int, children)]
+            found += map(int, children)
+            continue
+        left.pop()
+    return found
