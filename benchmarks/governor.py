@@ -39,7 +39,7 @@ mib, seconds = open(source).read().split()
 begin = time.monotonic()
 kept = []
 for _ in range(int(mib) // 32):
-    kept.append(mmap.mmap(-1, 32 << 20))
+    kept.append(mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     kept[-1].madvise(mmap.MADV_HUGEPAGE)
     kept[-1][::4096] = bytes(8192)
 time.sleep(float(seconds) / 2)

@@ -44,9 +44,12 @@ def main(arguments: list[str]) -> int:
     unit = units.name(call.output, settings.roots)
     words = flags.seeded(call, unit)
     if settings.ccache and (call.dependencies or not call.nvcc):
-        os.environ.update(_cache_variables(call, settings))
-        os.environ[UNIT] = unit
-        return _become([settings.ccache, *words])
+        own = _cache_variables(call, settings)
+        if os.access(own["CCACHE_DIR"], os.W_OK):
+            try:
+                os.execve(settings.ccache, [settings.ccache, *words], {**os.environ, **own, UNIT: unit})
+            except OSError:
+                pass  # it is gone: compiled without
     return _govern(words, unit, settings)
 
 
@@ -93,7 +96,7 @@ def _govern(words: list[str], unit: str, settings: Settings) -> int:
     peak = measured[0] if measured else None
     expected = units.expected_mib(unit, peak, settings.patterns, settings.default_mib)
     capacity = look().capacity_kib // KIB
-    if expected > capacity:
+    if not units.fits(expected, measured=measured is not None, capacity_mib=capacity):
         return _refuse(unit, expected, capacity, settings)
     need = units.reserved_mib(expected, measured=measured is not None, capacity_mib=capacity) * KIB
     token = Token(settings.fifo)

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from sglforge.base.exclusive import take
 from sglforge.base.files import write_json
+from sglforge.build.compiling import room
 from sglforge.build.compiling.journal import DONE, KILLED, Line
 
 SCHEMA = 1
 MOST_MIB = 4 * 2**20
 LOCK_S = 5.0
+BEYOND = 1.05
 
 
 def load(path: Path) -> dict[str, tuple[int, int]]:
@@ -38,10 +40,11 @@ def load(path: Path) -> dict[str, tuple[int, int]]:
 def learn(path: Path, lines: Iterable[Line]) -> None:
     """Add what the units of a build took; another build that does the same loses nothing.
 
-    A unit that was killed alone is known to take more than it reached; the newest measurement counts otherwise.
+    The newest measurement counts. A unit that was killed alone takes more than it reached: more than there was.
     """
-    ran = [line for line in lines if line.outcome in {DONE, KILLED}]
-    measured = {line.unit: (line.peak_mib, line.tail_mib) for line in ran if _can_be([line.peak_mib, line.tail_mib])}
+    ran = {line.unit: line for line in lines if line.outcome in {DONE, KILLED}}
+    pairs = {name: (_peak_mib(line), line.tail_mib) for name, line in ran.items() if line.peak_mib > 0}
+    measured = {name: pair for name, pair in pairs.items() if _can_be(list(pair))}
     if not measured:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +69,10 @@ def _taken(lock: Path) -> int | None:
     while (descriptor := take(lock)) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return descriptor
+
+
+def _peak_mib(line: Line) -> int:
+    return line.peak_mib if line.outcome == DONE else int(line.peak_mib * BEYOND) + room.MARGIN_KIB // 1024
 
 
 def _can_be(pair: object) -> bool:

@@ -65,8 +65,11 @@ class Compiling:
         """
         settings = self._settings
         capacity = room.look(settings.groups, settings.proc).capacity_kib // 1024
-        expected = {name: self.expected_mib(name) for name in names}
-        over = {name: mib for name, mib in sorted(expected.items()) if mib > capacity}
+        over = {}
+        for name in sorted(names):
+            mib, measured = self._expected(name)
+            if not units.fits(mib, measured=measured, capacity_mib=capacity):
+                over[name] = mib
         if over:
             name, mib = max(over.items(), key=lambda pair: pair[1])
             more = f", and {len(over) - 1} more do not fit" if len(over) > 1 else ""
@@ -81,9 +84,14 @@ class Compiling:
 
     def expected_mib(self, name: str) -> int:
         """Return the memory that a unit will take: what it was measured to take, else what the recipe says."""
+        return self._expected(name)[0]
+
+    def _expected(self, name: str) -> tuple[int, bool]:
+        """Return what a unit will take, in MiB, and whether that was measured."""
         settings = self._settings
         measured = units.measured_mib(settings.peaks, name)
-        return units.expected_mib(name, measured and measured[0], settings.patterns, settings.default_mib)
+        peak = measured[0] if measured else None
+        return units.expected_mib(name, peak, settings.patterns, settings.default_mib), measured is not None
 
     def report(self) -> CompileReport:
         """Return what became of the units so far."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from sglforge.build.compiling import room
+
 MEASURED_MARGIN = 1.1
 """A measured peak is taken for this many times what it was: runs differ a little."""
 
@@ -41,10 +43,14 @@ def expected_mib(unit: str, measured: int | None, patterns: tuple[tuple[str, int
     return next((mib for glob, mib in patterns if matches(unit, glob)), default_mib)
 
 
+def fits(expected: int, *, measured: bool, capacity_mib: int) -> bool:
+    """Say whether a unit can run here at all; what was measured may take the margin as well, when it is alone."""
+    return expected <= capacity_mib + (room.MARGIN_KIB // 1024 if measured else 0)
+
+
 def reserved_mib(expected: int, *, measured: bool, capacity_mib: int) -> int:
-    """Return what is set aside for a unit: a little more than was measured, and never more than there is."""
-    wanted = int(expected * MEASURED_MARGIN) + 1 if measured else expected
-    return min(wanted, capacity_mib) if expected <= capacity_mib else expected
+    """Return what is set aside for a unit that fits: a little more than was measured, and no more than there is."""
+    return min(int(expected * MEASURED_MARGIN) + 1 if measured else expected, capacity_mib)
 
 
 def measured_mib(path: str, unit: str) -> tuple[int, int] | None:

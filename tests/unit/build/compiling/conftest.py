@@ -29,12 +29,13 @@ class Project:
     workspace: Workspace
     programs: Path
     units: dict[str, str] = field(default_factory=dict)
+    cached: bool = False
     memory: CompileMemory = field(default_factory=lambda: CompileMemory(default=0.1))
 
     @property
     def environment(self) -> dict[str, str]:
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
-        return {**without_jobs(os.environ), "PATH": path, "SGLFORGE_CCACHE": "off"}
+        return {**without_jobs(os.environ), "PATH": path, "SGLFORGE_CCACHE": "on" if self.cached else "off"}
 
     def add(self, name: str, *, mib: int = 16, seconds: float = 0.0, ending: str = "") -> None:
         (self.folder / f"{name}.cu").write_text(f"{mib} {seconds} {ending}")

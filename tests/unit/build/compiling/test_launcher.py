@@ -94,14 +94,18 @@ def test_one_that_was_killed_runs_again_alone_and_its_first_words_are_dropped(pr
     assert toy.runs("x") == 2
 
 
-def test_one_that_is_killed_alone_too_fails_and_says_so(project: Make) -> None:
+def test_one_that_is_killed_alone_too_fails_and_is_refused_the_next_time(project: Make, tmp_path: Path) -> None:
     toy = project()
-    toy.add("x", ending="die")
-    with toy.compiling() as scope:
+    toy.add("x", mib=64, ending="die")
+    root = machine(tmp_path / "machine", limit_mib=320)
+    toy.memory = CompileMemory(default=0.01)
+    with toy.compiling(root=root) as scope:
         done = toy.run(scope, "x")
         assert done.returncode == -signal.SIGKILL
         assert "x.o was killed for want of memory, alone too" in done.stderr
         assert [(unit.outcome, unit.attempts) for unit in scope.report().units] == [("killed", 2)]
+    with toy.compiling(root=root) as scope, pytest.raises(BuildError):
+        scope.require(["x.o"])
     assert toy.runs("x") == 2
 
 
@@ -242,6 +246,19 @@ def test_a_unit_in_a_sandbox_is_seen_from_outside_of_its_pid_namespace(project: 
         assert toy.run(scope, "outside").returncode == 0
         step.join()
         assert [unit.name for unit in scope.report().units] == ["inside.o", "outside.o"]
+
+
+def test_a_step_that_may_not_write_to_ledger_and_cache_compiles_all_the_same(project: Make) -> None:
+    toy = project()
+    toy.add("x")
+    toy.cached = True
+    with toy.compiling() as scope:
+        sandbox = Sandbox(folders=(toy.folder,))
+        words = [scope.launcher, "nvcc", "-MD", "-MF", "x.d", "-c", "x.cu", "-o", "x.o"]
+        sandbox(words, cwd=toy.folder, env={**toy.environment, **scope.variables}, timeout_s=60)
+        assert scope.report().units == ()
+    assert toy.runs("x") == 1
+    assert (toy.folder / "x.o").exists()
 
 
 @pytest.mark.parametrize("damage", ["ledger-gone", "settings-odd-peaks", "journal-a-folder"])

@@ -39,7 +39,14 @@ def test_a_measured_unit_that_fits_is_never_asked_for_more_than_there_is() -> No
     assert units.reserved_mib(1000, measured=True, capacity_mib=8000) == 1101
     assert units.reserved_mib(1000, measured=False, capacity_mib=8000) == 1000
     assert units.reserved_mib(7900, measured=True, capacity_mib=8000) == 8000
-    assert units.reserved_mib(9000, measured=True, capacity_mib=8000) > 8000
+    assert units.reserved_mib(8100, measured=True, capacity_mib=8000) == 8000
+
+
+def test_what_once_fitted_alone_is_not_refused_for_the_margin() -> None:
+    assert units.fits(8000, measured=False, capacity_mib=8000)
+    assert not units.fits(8001, measured=False, capacity_mib=8000)
+    assert units.fits(8256, measured=True, capacity_mib=8000)
+    assert not units.fits(8257, measured=True, capacity_mib=8000)
 
 
 UNIT = st.text(min_size=1, max_size=12).filter(lambda name: not set(name) & set("\n\t") and name.isprintable())
