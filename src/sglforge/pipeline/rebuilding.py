@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from sglforge.base.cancel import Cancellation
 from sglforge.base.console import Console
@@ -22,7 +23,7 @@ from sglforge.pipeline.select import Planned, plan, require_packages, select
 from sglforge.pipeline.sources import bring
 from sglforge.pipeline.tidying import works_with
 from sglforge.pipeline.toolkits import bring_toolkit, compiles
-from sglforge.pipeline.wheels import builder, toolkit_for
+from sglforge.pipeline.wheels import builder, say_modules, toolkit_for
 from sglforge.plan import Step
 
 FILES_TOLD = 20
@@ -120,7 +121,7 @@ def _again(
         rebuilt = build_again(
             step,
             wheels[step.package],
-            build=build,
+            build=partial(build, told=partial(say_modules, shown, record, step.package)),
             python=planned.python.interpreter.path,
             workspace=request.workspace,
         )

@@ -169,7 +169,7 @@ def _build(
         shown.progress(note=step.why)
         wheel = execute(
             workspace=request.workspace,
-            told=partial(_say_modules, shown, record, step.package),
+            told=partial(say_modules, shown, record, step.package),
             keep=request.flag("keep"),
             waiting=partial(say_waiting, console, step.package),
             pause=cancellation.sleep,
@@ -216,7 +216,7 @@ def builder(
     )
 
 
-def _say_modules(shown: ConsoleStep, record: RunRecord, package: str, news: News) -> None:
+def say_modules(shown: ConsoleStep, record: RunRecord, package: str, news: News) -> None:
     """Show how far the modules of a package are, and write down each one that is there."""
     state = "compiled" if news.compiled else "kept"
     for name in news.new:
