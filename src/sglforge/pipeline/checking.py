@@ -9,7 +9,7 @@ from pathlib import Path
 from sglforge.artifacts.architectures import Architecture, names, parse
 from sglforge.artifacts.binary import Wanted
 from sglforge.artifacts.demand import demanded
-from sglforge.artifacts.examine import Examined, Tools, examine_library, examine_wheel
+from sglforge.artifacts.examine import Examined, Tools, examine_library, examine_wheel, printable
 from sglforge.artifacts.judge import verdict
 from sglforge.artifacts.libraries import Libraries
 from sglforge.artifacts.sass import CLAIMS, Disassembler, find_disassembler
@@ -59,7 +59,7 @@ def _examined(
     disassembler: Disassembler | None,
     minor: str,
 ) -> Examined:
-    with console.step(f"check {file.name}") as step, working_folder(request.workspace, "check") as scratch:
+    with console.step(f"check {printable(file.name)}") as step, working_folder(request.workspace, "check") as scratch:
         tools = Tools(scratch=scratch, libraries=libraries, disassembler=disassembler)
         if file.suffix == ".whl":
             examined = examine_wheel(file, wanted, tools, python_minor=minor)
@@ -148,7 +148,7 @@ def _minor_of(site: Path | None) -> str | None:
 def _lines(examined: Examined) -> Sequence[str]:
     """Return the summary for people: the file, then its binaries with what they hold."""
     skipped = examined.not_loaded()
-    lines = [f"{examined.verdict}  {examined.file}"]
+    lines = [f"{examined.verdict}  {printable(str(examined.file))}"]
     for binary in examined.binaries:
         if not binary.is_cubin:
             sass = names(binary.reading.architectures("sass")) if binary.reading else ""

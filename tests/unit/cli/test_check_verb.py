@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import Called, call
+from calling import Called, argv, call
 from gpu_files import container, cubin, library, wheel_of
 
 TAGS = "py3-none-linux_x86_64"
@@ -114,3 +115,11 @@ def test_what_is_no_wheel_or_library_is_said(check: Checker) -> None:
     assert done.code == 8
     assert [file["verdict"] for file in files(done)] == ["fail"] * len(odd)
     assert "\x1b[31m" not in done.talk
+
+
+def test_a_name_steers_no_terminal(check: Checker) -> None:
+    odd = check.made("good.so", container("120f")).rename(check.folder / "new\nline\x1b[31m.so")
+    words = argv("check", "--target", "sm120", odd, "--workspace", check.workspace)
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].endswith("new\\nline\\x1b[31m.so")

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sglforge.base.proc import ProcessError, Runner
+from sglforge.errors import ConfigError
 
 SWITCH = "SGLFORGE_CCACHE"
 SIZE = "SGLFORGE_CCACHE_SIZE"
 DEFAULT_SIZE = "10G"
+_SIZE = re.compile(r"\d{1,12}(?:\.\d{1,6})?(?:[kKMGT]i?)?B?")
 OLDEST = (4, 7)
 ASK_TIMEOUT_S = 20.0
 
@@ -64,6 +66,21 @@ def find(environment: Mapping[str, str], run: Runner) -> tuple[Ccache | None, st
     if (int(found[2]), int(found[3])) < OLDEST:
         return None, f"ccache {found[1]} is older than {'.'.join(map(str, OLDEST))}"
     return Ccache(program=Path(path), version=found[1]), ""
+
+
+def limit(environment: Mapping[str, str]) -> str:
+    """Return the most that a package's objects may take, as ccache writes it.
+
+    Raises ConfigError ``compile-cache-invalid``.
+    """
+    size = environment.get(SIZE, "").strip() or DEFAULT_SIZE
+    if _SIZE.fullmatch(size):
+        return size
+    raise ConfigError(
+        code="compile-cache-invalid",
+        message=f"{SIZE} is no size: {size}",
+        hint=f"a number with k, M, G or T after it, as {DEFAULT_SIZE}",
+    )
 
 
 def settings(folder: Path, *, identity: str, log: Path, size: str = DEFAULT_SIZE, remote: str = "") -> dict[str, str]:

@@ -145,7 +145,7 @@ def compiling(
     for folder in (ledger, objects / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
     engine, without = cache.find(environment, run) if cached else (None, "this build goes without")
-    remote = storage.configured(environment)
+    size, remote = cache.limit(environment), storage.configured(environment)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(working_folder(workspace, f"compiling-{package}"))
         way_out = stack.enter_context(door.serving(remote, folder)) if remote and engine else None
@@ -170,7 +170,7 @@ def compiling(
                     objects,
                     identity=compilers.identity(toolchain, run),
                     log=log,
-                    size=environment.get(cache.SIZE, cache.DEFAULT_SIZE),
+                    size=size,
                     remote=way_out.address if way_out else "",
                 ).items()
             )

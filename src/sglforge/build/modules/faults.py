@@ -10,7 +10,9 @@ from pathlib import Path
 from sglforge.errors import BuildError
 
 TAIL_LINES = 30
-_FAILED = re.compile(r"^FAILED: (?:\[code=-?\d+\] )?(?P<output>\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^FAILED: (?:\[code=(?P<status>-?\d+)\] )?(?P<output>\S+).*\n(?P<command>.*\n)?", re.MULTILINE)
+_NEXT = re.compile(r"^(?:\[\d+/\d+\] |ninja: |FAILED: )", re.MULTILINE)
+"""What ends the words of a unit: ninja's own."""
 _PLACED = (
     re.compile(r"^(?P<file>[^\s():]+)\((?P<line>\d+)\): (?:catastrophic )?error(?:\s*#[\w-]+)?: (?P<text>.+)$"),
     re.compile(r"^(?P<file>[^\s():]+):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.+)$"),
@@ -40,10 +42,11 @@ def named(
         log: The file with all that was said.
     """
     failed = _FAILED.search(output)
-    said = output[failed.start() :] if failed else output
-    cause, module = _cause(said, shown), _module(failed["output"] if failed else "", libraries)
+    said = _NEXT.split(output[failed.end() :], 1)[0] if failed else output
+    silent = f"the compiler ended with status {failed['status'] or 'unknown'}" if failed else "nobody said why"
+    cause, module = _cause(said, shown, silent=silent), _module(failed["output"] if failed else "", libraries)
     what = f"module {module} of {package}" if module else f"a module of {package}"
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in (output[failed.start() :] if failed else output).splitlines() if line.strip()]
     return BuildError(
         code="module-compile-failed",
         message=f"{what} does not compile: {f'{cause.where}: ' if cause.where else ''}{cause.text}",
@@ -60,8 +63,8 @@ def _module(output: str, libraries: Mapping[str, str]) -> str | None:
     return next((name for name, library in libraries.items() if library.rpartition("/")[0] == folder), None)
 
 
-def _cause(said: str, shown: Callable[[str], str]) -> _Cause:
-    """Return the first error that is told with its place, else the first one, else the last line."""
+def _cause(said: str, shown: Callable[[str], str], *, silent: str) -> _Cause:
+    """Return the first error that is told with its place, else the first one, else the last line, else ``silent``."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     for line in lines:
         for form in _PLACED:
@@ -70,4 +73,4 @@ def _cause(said: str, shown: Callable[[str], str]) -> _Cause:
     for line in lines:
         if found := _UNPLACED.match(line):
             return _Cause(text=next(filter(None, found.groups())))
-    return _Cause(text=lines[-1] if lines else "nobody said why")
+    return _Cause(text=lines[-1] if lines else silent)

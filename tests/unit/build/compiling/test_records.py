@@ -16,6 +16,7 @@ from sglforge.build.compiling import settings as told
 from sglforge.build.compiling.journal import Line
 from sglforge.build.compiling.report import CompileReport, Unit
 from sglforge.build.compiling.settings import Settings
+from sglforge.errors import ConfigError
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 
@@ -191,6 +192,23 @@ def test_hits_and_misses_are_counted_from_ccaches_log() -> None:
 @given(st.text(max_size=100))
 def test_any_text_is_a_log(text: str) -> None:
     cache.statistics(text)
+
+
+@pytest.mark.parametrize("size", ["0", "5G", "50Gi", "1.5T", " 7M "])
+def test_a_size_goes_to_ccache_as_it_is(size: str) -> None:
+    assert cache.limit({cache.SIZE: size}) == size.strip()
+
+
+@pytest.mark.parametrize("size", ["banana", "-1G", "5 g", "5G --clear", "1e9"])
+def test_what_is_no_size_is_refused_before_anything_compiles(size: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        cache.limit({cache.SIZE: size})
+    assert refused.value.code == "compile-cache-invalid"
+    assert cache.SIZE in refused.value.message
+
+
+def test_the_cache_has_a_limit_of_its_own() -> None:
+    assert cache.limit({}) == cache.limit({cache.SIZE: ""}) == cache.DEFAULT_SIZE
 
 
 def test_a_report_tells_what_a_person_must_know() -> None:

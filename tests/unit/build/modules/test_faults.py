@@ -39,6 +39,9 @@ def shown(path: str) -> str:
         ("ptxas /tmp/x.ptx, line 12; error   : Instruction 'cvt' not supported\n", None, "Instruction 'cvt'"),
         ("/usr/bin/ld: cannot find -lcuda: No such file or directory\n", None, "cannot find -lcuda"),
         ("Killed\n", None, "Killed"),
+        ("Segmentation fault\nninja: build stopped: subcommand failed.\n", None, "compile: Segmentation fault"),
+        ("Segmentation fault\n[2/9] nvcc -c page.cu\na.cu(1): error: of another unit\n", None, "Segmentation fault"),
+        ("ninja: build stopped: subcommand failed.\n", None, "the compiler ended with status 2"),
         ("something else\nthe last word\n", None, "the last word"),
     ],
 )
