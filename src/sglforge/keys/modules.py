@@ -57,10 +57,14 @@ class PlannedModules:
         return self.into.format(name=module)
 
     def describe(self) -> str:
-        """Return the set in a person's words, with what it took where somebody measured."""
-        took = f", about {self.set.cpu_minutes:g} CPU minutes" if self.set.cpu_minutes else ""
+        """Return the set in a person's words."""
         names = [name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}..." for name in self.set.names]
-        return f"modules {self.name}: {', '.join(names)}{took}"
+        return f"modules {self.name}: {', '.join(names)}"
+
+    @property
+    def takes(self) -> str:
+        """What compiling all of it takes, in words; empty where nobody measured."""
+        return f"about {self.set.cpu_minutes:g} CPU minutes" if self.set.cpu_minutes else ""
 
 
 def compiles_modules(recipe: PackageRecipe, *, method: str, target: Target) -> bool:

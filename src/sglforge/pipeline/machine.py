@@ -128,7 +128,8 @@ def _text(planned: Planned, *, explain: bool, others: Mapping[str, Mapping[str, 
         took = f"; it took {_took(step.estimate)} the last time" if step.estimate != Estimate() else ""
         lines.append(f"{step.state:<5} {step.package:<16} {step.key[:12]}  {step.why}{took}")
         if step.modules:
-            lines.append(f"      {step.modules.describe()}")
+            takes = f", {step.modules.takes}" if step.state == "miss" and step.modules.takes else ""
+            lines.append(f"      {step.modules.describe()}{takes}")
         other = others.get(step.package, {})
         lines += [f"      is in {name}: build copies it" for name in other.get("in", ())]
         lines += [f"      may be in {name}: a plan does not ask" for name in other.get("perhaps_in", ())]
