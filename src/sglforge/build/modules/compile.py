@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from sglforge.base.sandbox.step import Sandbox
 from sglforge.build.hooks import give
 from sglforge.build.modules import faults
 from sglforge.build.modules.driving import Asked
+from sglforge.errors import BuildError
 
 LOOK_EVERY_S = 0.5
 _COUNT = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
@@ -69,13 +70,20 @@ def compile_modules(
     top = work / "modules.ninja"
     top.write_text(ninja_statements(modules, sandbox.seen(there)), encoding="utf-8")
     words: list[str | Path] = [ninja, "-f", sandbox.seen(top), "-d", "keepdepfile", *jobs]
-    with _watching(there, log, finished, told):
+    libraries = {module.name: module.library for module in modules}
+    with _watching(there, libraries, log, finished, told) as watch:
         done = sandbox(
             words, cwd=work, env=environment, log=log, timeout_s=timeout_s, check=False, more=tuple(writable)
         )
     if done.returncode:
-        libraries = {module.name: module.library for module in modules}
         raise faults.named(package, done.stdout, libraries, shown=shown, log=log)
+    if watch.missing:
+        raise BuildError(
+            code="module-compile-failed",
+            message=f"modules of {package} are no files when all is compiled: {', '.join(watch.missing)}",
+            hint=f"look what its statements make; what was said is in {log}",
+            log=str(log),
+        )
 
 
 def ninja_statements(modules: Sequence[Asked], there: Path) -> str:
@@ -107,10 +115,14 @@ def ninja_statements(modules: Sequence[Asked], there: Path) -> str:
 
 @contextlib.contextmanager
 def _watching(
-    there: Path, log: Path, finished: Callable[[str], None], told: Callable[[Progress], None]
-) -> Iterator[None]:
+    there: Path,
+    wanted: Collection[str],
+    log: Path,
+    finished: Callable[[str], None],
+    told: Callable[[Progress], None],
+) -> Iterator[_Watch]:
     """Look now and then what is finished while the block runs, and once more when it has ended."""
-    watch = _Watch(there, log, finished, told)
+    watch = _Watch(there, wanted, log, finished, told)
     ended, faults = threading.Event(), []
 
     def look() -> None:
@@ -123,7 +135,7 @@ def _watching(
     thread = threading.Thread(target=look, name=f"watch {there.parent.name}", daemon=True)
     thread.start()
     try:
-        yield
+        yield watch
     finally:
         ended.set()
         thread.join()
@@ -134,19 +146,33 @@ def _watching(
 
 
 class _Watch:
-    """Tells of each finished module once, and how far ninja is by the counts in its log."""
+    """Tells of each finished module once, and how far ninja is by the counts in its log.
+
+    Build steps write to the folder ``there``: only files count, and only those that are ``wanted``.
+    """
 
     def __init__(
-        self, there: Path, log: Path, finished: Callable[[str], None], told: Callable[[Progress], None]
+        self,
+        there: Path,
+        wanted: Collection[str],
+        log: Path,
+        finished: Callable[[str], None],
+        told: Callable[[Progress], None],
     ) -> None:
-        self._there, self._log, self._finished, self._told = there, log, finished, told
+        self._there, self._wanted, self._log, self._finished, self._told = there, wanted, log, finished, told
         self._names: set[str] = set()
         self._read = log.stat().st_size if log.exists() else 0
         self._count = (0, 0)
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The modules that are not there."""
+        return tuple(sorted(set(self._wanted) - self._names))
+
     def look(self) -> None:
         """Look once."""
-        new = [path.name for path in listed(self._there) if path.name not in self._names]
+        there = (path for path in listed(self._there) if path.is_file() and not path.is_symlink())
+        new = [path.name for path in there if path.name in self._wanted and path.name not in self._names]
         for name in new:
             self._finished(name)
             self._names.add(name)

@@ -46,7 +46,7 @@ for name, module in chosen.items():
         "  depfile = $out.d",
         "  deps = gcc",
         "rule link",
-        "  command = cc -shared -Wl,--build-id=none $in -o $out",
+        f"  command = {module.get('link', 'cc -shared -Wl,--build-id=none')} $in -o $out",
     ]
     objects = []
     for source in module["sources"]:
@@ -58,6 +58,8 @@ for name, module in chosen.items():
     found.append({"name": name, "statements": f"{folder}/build.ninja", "library": library})
 unknown = [g for g in wanted["names"] if not any(fnmatch.fnmatchcase(n, g) for n in recipe["modules"])]
 answer.write_text(json.dumps({"modules": found, "left_out": recipe.get("left_out", {}), "unknown": unknown}))
+if "answer" in recipe:
+    answer.write_text(recipe["answer"])
 """
 
 FILES = {

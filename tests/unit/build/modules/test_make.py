@@ -216,3 +216,45 @@ def test_gc_takes_what_no_build_took_for_a_time(bench: Bench) -> None:
     old = json.dumps({"made": "long ago"})
     (bench.workspace.modules / "not-ours").write_text(old)
     assert len(list(unused(bench.workspace, keep_s=3600.0, now=now + 7200))) == len(ALL)
+
+
+def _module(**changed: object) -> dict[str, object]:
+    return {"name": "page", "statements": "/w/build.ninja", "library": "/w/page.so", **changed}
+
+
+def _answer(*modules: object) -> str:
+    return json.dumps({"modules": modules, "left_out": {}, "unknown": []})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[" * 100_000,
+        json.dumps({"modules": [], "left_out": {}}),
+        _answer({"name": "page"}),
+        _answer(_module(), _module()),
+        _answer(_module(name="../../../etc/cron.d/page")),
+        _answer(_module(name="a\nb")),
+        _answer(_module(library="/w/x.so | /w/y")),
+        _answer(_module(statements="/w/$root.ninja")),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(bench: Bench, answer: str) -> None:
+    bench.recipe["answer"] = answer
+    with pytest.raises(BuildError) as refused:
+        bench.make()
+    assert refused.value.code == "module-driver-failed"
+    assert list(bench.root.rglob("*.so")) == []
+
+
+def test_only_files_that_were_asked_for_become_modules(bench: Bench) -> None:
+    strays = "touch finished/stray && ln -s /etc/passwd finished/linked &&"
+    bench.recipe["modules"]["page"]["before"] = strays  # type: ignore[index]
+    assert bench.compiled() == ALL
+
+
+def test_a_module_that_is_no_file_is_refused(bench: Bench) -> None:
+    bench.recipe["modules"]["page"]["link"] = "ln -sf /etc/passwd $out; true"  # type: ignore[index]
+    with pytest.raises(BuildError) as refused:
+        bench.make()
+    assert (refused.value.code, "page" in refused.value.message) == ("module-compile-failed", True)
