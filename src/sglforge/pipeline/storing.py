@@ -18,6 +18,7 @@ from sglforge.build.store import entry_keys, entry_path, has_wheel, lookup, read
 from sglforge.build.uses import in_use
 from sglforge.errors import ConfigError, Finding, InstallError, Severity, verdict_of
 from sglforge.keys.changes import changes, described
+from sglforge.pipeline import damage
 from sglforge.pipeline.references import Wanted, references
 from sglforge.pipeline.request import Outcome, Request, opening
 from sglforge.pipeline.tidying import locked_hashes, tidy
@@ -78,9 +79,13 @@ def _line(row: Mapping[str, object]) -> str:
 def _verify(request: Request, console: Console) -> Outcome:
     with console.step("verify store") as step:
         found = audit(request.workspace, progress=step.progress)
-        findings = found.findings
-        if request.flag("repair") and found.broken:
+        beside = damage.look(request.workspace)
+        findings = (*found.findings, *(one.finding for one in beside))
+        broken = (*found.broken, *(one.broken for one in beside))
+        if request.flag("repair") and broken:
             repair(request.workspace, found)
+            for one in beside:
+                damage.repair(one)
             findings = tuple(_dropped(finding) for finding in findings)
         step.say(f"{found.entries} entries, {found.objects} wheels, {_size(found.hashed_bytes)} hashed")
         step.failed = verdict_of(findings) == "fail"
@@ -89,7 +94,7 @@ def _verify(request: Request, console: Console) -> Outcome:
         "entries": found.entries,
         "objects": found.objects,
         "bytes": found.hashed_bytes,
-        "repaired": [str(path) for path in found.broken] if request.flag("repair") else [],
+        "repaired": [str(path) for path in broken] if request.flag("repair") else [],
     }
     verdict = verdict_of(findings)
     return Outcome(

@@ -92,6 +92,20 @@ def changed(folder: Path, receipt: ToolkitReceipt) -> tuple[str, ...]:
     return tuple(different)
 
 
+def other_bytes(folder: Path, receipt: ToolkitReceipt) -> tuple[str, ...]:
+    """Return the files and links of a toolkit that are missing or other ones, every file hashed."""
+    different = [name for name, target in receipt.links.items() if _target(folder / name) != target]
+    for name, (sha256, *_) in receipt.files.items():
+        path = folder / name
+        try:
+            same = sha256_file(path) == sha256 if sha256 else path.is_dir()
+        except OSError:
+            same = False
+        if not same:
+            different.append(name)
+    return tuple(different)
+
+
 def _target(path: Path) -> str | None:
     try:
         return str(path.readlink())

@@ -15,14 +15,16 @@ from toy_stores import key_of, overwrite, put
 
 from sglforge.base.console import Console
 from sglforge.base.files import digest, sha256_file
-from sglforge.base.ids import BuildKey
+from sglforge.base.ids import BuildKey, Sha256
 from sglforge.base.workspace import Workspace
+from sglforge.build.modules.keep import keep
 from sglforge.build.store import entry_path, keys, lookup, publish
 from sglforge.errors import ConfigError, InstallError
 from sglforge.pipeline.request import Outcome, Request
 from sglforge.pipeline.select import plan, select
 from sglforge.pipeline.storing import store
 from sglforge.plan import Step
+from sglforge.provision.toolkit_receipt import read_receipt, write_receipt
 
 ROOT = Path(__file__).parents[3]
 OLD_S = 99 * 24 * 3600.0
@@ -113,6 +115,36 @@ def test_verify_fails_for_damage_and_repair_drops_it(workspace: Workspace) -> No
     assert str(stored.path) in rows(repaired, "repaired")
     assert call(workspace, "verify").document["verdict"] == "pass"
     assert set(keys(workspace)) == {key_of(1)}
+
+
+def test_verify_looks_at_toolkits_and_modules_byte_by_byte(workspace: Workspace, tmp_path: Path) -> None:
+    folder = workspace.toolkits / ("a" * 64)
+    (folder / "cuda/bin").mkdir(parents=True)
+    nvcc = folder / "cuda/bin/nvcc"
+    nvcc.write_bytes(b"compiler")
+    (folder / "cuda/lib64").symlink_to("lib")
+    write_receipt(folder, fingerprint=folder.name, requirements=(), stub_functions=0)
+    library = tmp_path / "page.so"
+    library.write_bytes(b"module")
+    kept = keep(workspace, Sha256("b" * 64), library, name="page", read={"@tree/page.cu": "c" * 64})
+    assert kept
+    assert call(workspace, "verify").exit_code == 0
+
+    status = nvcc.stat()
+    nvcc.write_bytes(b"Compiler")  # as a disk does it: size and time say nothing
+    os.utime(nvcc, ns=(status.st_atime_ns, status.st_mtime_ns))
+    overwrite(kept.path, b"Module")
+    damaged = call(workspace, "verify")
+    assert damaged.exit_code == InstallError.exit_code
+    found = rows(damaged, "findings")
+    assert [one["code"] for one in found] == ["store-damaged", "store-damaged"]
+    assert {one["where"] for one in found} == {str(kept.path.parent), str(folder)}
+
+    repaired = call(workspace, "verify", repair=True)
+    assert (repaired.exit_code, len(rows(repaired, "repaired"))) == (0, 2)
+    assert read_receipt(folder) is None
+    assert not kept.path.exists()
+    assert call(workspace, "verify").document["findings"] == []
 
 
 def test_why_names_what_it_was_built_from_and_who_wants_it(workspace: Workspace, tmp_path: Path) -> None:

@@ -96,6 +96,15 @@ def unused(workspace: Workspace, *, keep_s: float, now: float) -> Iterator[Rubbi
             yield rubbish("module", folder, "no build took it lately")
 
 
+def damaged(workspace: Workspace) -> Iterator[Path]:
+    """Yield the folders of kept modules that are not as they were kept; builds do not take these."""
+    for key in listed(workspace.modules):
+        if is_key(key.name) and not key.is_symlink():
+            for folder in listed(key):
+                if is_key(folder.name) and _whole(folder) is None and folder.exists():
+                    yield folder
+
+
 def _used_s(folder: Path) -> float:
     """Return when a module was taken or kept, in seconds since the epoch."""
     record = folder / RECORD
