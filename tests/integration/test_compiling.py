@@ -107,6 +107,18 @@ def test_no_edit_gives_a_stale_object(compiler: str, edits: Mapping[str, Edit], 
         assert found.other == {}
 
 
+def test_a_workspace_may_have_blanks_in_its_path(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "x.cc").write_text("int x() { return 1; }\n")
+    with launched(tmp_path, name="work  space") as (scope, ours, _):
+        for _again in range(2):
+            subprocess.run([scope.launcher, "g++", "-c", "x.cc", "-o", "x.o"], cwd=project, env=ours, check=True)
+        found = scope.report().cache
+    assert found
+    assert (found.misses, found.hits) == (1, 1)
+
+
 def test_the_torture_finds_what_ccache_by_itself_gives_stale(tmp_path: Path, cuda: Path) -> None:
     """Without it, the tests above would prove nothing."""
     project = project_of(tmp_path, "g++")

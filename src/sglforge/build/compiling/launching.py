@@ -86,7 +86,16 @@ def _cache_variables(call: flags.Call, settings: Settings) -> dict[str, str]:
     seen = [f"{name}={os.environ[name]}" for name in _DECIDING if name in os.environ]
     seen.append(includes.digest(call.source, call.includes, os.path.dirname(settings.journal)))
     identity = " ".join([told_by.get("CCACHE_COMPILERCHECK", "string:"), *seen])
-    return {**told_by, "CCACHE_COMPILERCHECK": identity, "CCACHE_PREFIX": settings.inner}
+    return {**told_by, "CCACHE_COMPILERCHECK": identity, "CCACHE_PREFIX": _prefix(settings.inner)}
+
+
+def _prefix(inner: str) -> str:
+    """Return how ccache is told of the inner launcher: it splits at blanks, so one with some is found on PATH."""
+    folder, _, name = inner.rpartition("/")
+    if len(inner.split()) == 1:
+        return inner
+    os.environ["PATH"] = os.pathsep.join((folder, os.environ.get("PATH", os.defpath)))
+    return name
 
 
 def _govern(words: list[str], unit: str, settings: Settings) -> int:

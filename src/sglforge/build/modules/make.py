@@ -28,6 +28,7 @@ from sglforge.build.modules.keep import Kept, find, keep
 from sglforge.build.modules.roots import Root, Roots
 from sglforge.build.modules.statements import Statements, key_of, read_of, read_statements
 from sglforge.build.pep517 import Uv, step_variables
+from sglforge.errors import BuildError
 from sglforge.host.cuda.model import CudaToolkit
 from sglforge.keys.modules import PlannedModules
 
@@ -159,8 +160,10 @@ def make_modules(
         user: The number of the user that steps run as, who is given their folders; None for who runs us.
         told: Told how far it is.
 
-    Raises BuildError ``module-driver-failed``, ``module-unknown``, ``module-compile-failed`` and what ``uv`` raises.
+    Raises BuildError ``workspace-unusable``, ``module-driver-failed``, ``module-unknown``, ``module-compile-failed``
+    and what ``uv`` raises.
     """
+    _require_plain(scratch)
     work, own = scratch / "modules", scratch / "modules-env"
     work.mkdir()
     make_environment(own, modules.locked.requirements, python, uv, scratch, log)
@@ -237,6 +240,19 @@ def make_modules(
             left_out=answer.left_out,
             not_kept=tuple(sorted(making.not_kept)),
             report=report,
+        )
+
+
+def _require_plain(folder: Path) -> None:
+    """Refuse a folder whose path ninja would take for something else: packages write the launcher's as it is.
+
+    Raises BuildError ``workspace-unusable``.
+    """
+    if odd := [letter for letter in ("$", "\n") if letter in str(folder)]:
+        raise BuildError(
+            code="workspace-unusable",
+            message=f"modules are compiled by ninja, which reads {odd[0]!r} in {str(folder)!r} as something else",
+            hint="name a folder without it with --workspace DIR or SGLFORGE_HOME",
         )
 
 

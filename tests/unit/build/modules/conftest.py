@@ -129,7 +129,7 @@ class Bench:
         self.count += 1
         scratch = self.root / f"scratch-{self.count}"
         home, driver = self.root / "cuda", self.root / "driver.py"
-        home.mkdir(exist_ok=True)
+        home.mkdir(parents=True, exist_ok=True)
         driver.write_text(DRIVER)
         tree = self.tree(scratch / "tree")
         planned = PlannedModules(

@@ -258,3 +258,14 @@ def test_a_module_that_is_no_file_is_refused(bench: Bench) -> None:
     with pytest.raises(BuildError) as refused:
         bench.make()
     assert (refused.value.code, "page" in refused.value.message) == ("module-compile-failed", True)
+
+
+@pytest.mark.parametrize("name", ["a$b", "a\nb"])
+def test_a_path_that_ninja_reads_as_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BuildError) as refused:
+        Bench(root=tmp_path / name).make()
+    assert refused.value.code == "workspace-unusable"
+
+
+def test_blanks_in_a_path_are_none_of_these(tmp_path: Path) -> None:
+    assert Bench(root=tmp_path / "a  b").compiled() == ALL
