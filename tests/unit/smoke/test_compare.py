@@ -140,7 +140,8 @@ def test_slower_beyond_the_noise_is_a_warning_and_no_failure(place: Place, first
 
 def test_a_probe_that_passed_and_fails_now_is_said_with_what_changed(place: Place, first: SmokeReport) -> None:
     worse = place.test(place.profile("wrong-fact"), baseline=baseline(first))
-    assert codes(worse) == [("fact-wrong", "error"), ("verdict-worse-than-baseline", "error")]
+    found = [(code, severity) for code, severity in codes(worse) if code != "slower-than-baseline"]  # a busy machine
+    assert found == [("fact-wrong", "error"), ("verdict-worse-than-baseline", "error")]
     assert compared(worse).differs == ("variables: FAKE_FAULT",)
     assert "since then changed: variables: FAKE_FAULT" in worse.findings[-1].hint
     assert [(one.probe, one.before, one.after) for one in compared(worse).verdicts] == [("facts", "pass", "fail")]

@@ -220,6 +220,8 @@ def _outputs() -> list[str]:
 
 def _become(user: int) -> None:
     """Become a user, and nobody else for good; the kernel forgets then that we die with our parent."""
+    import warnings  # noqa: F401 - os.execvp loads it, and the user may not reach the library of this Python
+
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
