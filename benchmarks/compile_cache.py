@@ -42,11 +42,13 @@ def measure(setting: Setting) -> dict[str, object]:
 
 def _costs(setting: Setting, home: Path) -> dict[str, list[Sample]]:
     with setting.folder() as folder, _redis(folder) as redis:
-        (folder / "sort.cu").write_text(SORT)
+        # a folder of its own: names beside the source count, and the workspaces' change
+        source = folder / "source"
+        (source / "out").mkdir(parents=True)
+        (source / "sort.cu").write_text(SORT)
         path = f"{home}/bin{os.pathsep}{os.environ['PATH']}"
         alone = {**os.environ, "PATH": path, "CCACHE_DIR": str(folder / "alone"), "CCACHE_CONFIGPATH": "/dev/null"}
         compiler = ["nvcc", *FLAGS, *LONG_WORDS, "-c", "sort.cu", "-o", "out/unit.o"]
-        (folder / "out").mkdir()
 
         def forget(*names: str) -> None:
             for name in names:
@@ -54,7 +56,7 @@ def _costs(setting: Setting, home: Path) -> dict[str, list[Sample]]:
 
         def ours(workspace: str, *, remote: str = "") -> Sample:
             with launched(folder, home=home, workspace=workspace, remote=remote) as (scope, variables):
-                return timed([scope.launcher, *compiler], env=variables, cwd=folder)
+                return timed([scope.launcher, *compiler], env=variables, cwd=source)
 
         def missed(remote: str = "") -> Sample:
             forget("one")
@@ -65,10 +67,10 @@ def _costs(setting: Setting, home: Path) -> dict[str, list[Sample]]:
             return ours("other", remote=redis)
 
         cases: dict[str, Callable[[], Sample]] = {
-            "bare nvcc": lambda: timed(compiler, env=alone, cwd=folder),
+            "bare nvcc": lambda: timed(compiler, env=alone, cwd=source),
             "ours, a miss": missed,
             "ours, a hit": lambda: ours("one"),
-            "ccache alone, again and again": lambda: timed(["ccache", *compiler], env=alone, cwd=folder),
+            "ccache alone, again and again": lambda: timed(["ccache", *compiler], env=alone, cwd=source),
         }
         if redis:
             missed(redis)

@@ -14,7 +14,18 @@ SETTLED_NS = 2_000_000_000
 """A folder that changed within so many nanoseconds is read again the next time: a second change leaves no trace."""
 _OUTPUTS = (".o", ".d", ".so", ".a", ".obj", ".tmp", ".log", ".ninja", ".ninja_deps", ".ninja_log", ".ninja_lock")
 # what compilers and build tools make beside objects while they run
-_INTERMEDIATE = (".ii", ".ptx", ".cubin", ".fatbin", ".fatbin.c", ".module_id", ".gpu", ".stub.c", ".cudafe1.cpp")
+_INTERMEDIATE = (
+    ".ii",
+    ".ptx",
+    ".cubin",
+    ".fatbin",
+    ".fatbin.c",
+    ".module_id",
+    ".gpu",
+    ".stub.c",
+    ".cudafe1.c",
+    ".cudafe1.cpp",
+)
 
 
 def digest(source: str, folders: tuple[str, ...], memory: str) -> str:
