@@ -9,6 +9,7 @@ ccache believes it: by a person's choice, and the record says so.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import socket
 import socketserver
@@ -25,6 +26,7 @@ from sglforge.build.compiling.storage import KEY, READ_ONLY, Remote, Storage, St
 
 LONGEST_PATH = 107
 """Of a socket, in bytes (unix(7))."""
+_ENDING = re.compile(r"[\s|]")
 SHUT_FOR_S = 30.0
 """So long is a storage that failed not asked again: no unit should wait for one that is gone."""
 
@@ -121,9 +123,12 @@ class _Conversation(socketserver.StreamRequestHandler):
 
 @contextlib.contextmanager
 def serving(remote: Remote, near: Path) -> Iterator[Door]:
-    """Serve a door until the block ends; its folder is made in ``near``, or in /tmp where that path is too long."""
+    """Serve a door until the block ends; its folder is made in ``near``, or in /tmp where a path there does not do.
+
+    A socket's path has a length, and ccache takes blanks and ``|`` as the end of a storage's address.
+    """
     folder = near / "door"
-    if len(bytes(folder / "s")) <= LONGEST_PATH:
+    if len(bytes(folder / "s")) <= LONGEST_PATH and not _ENDING.search(str(folder)):
         folder.mkdir()
     else:
         folder = Path(tempfile.mkdtemp(prefix="sglforge-door-", dir="/tmp"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -224,3 +225,14 @@ def test_a_long_path_does_not_keep_the_door_shut(files: str, tmp_path: Path) -> 
         assert len(str(way.socket)) < 107
         folder = way.folder
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("name", "there"), [("plain", True), ("with blanks", False), ("with|bar", False)])
+def test_its_path_does_not_end_an_address_for_ccache(files: str, name: str, there: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        near = Path(short) / name
+        near.mkdir()
+        with door.serving(Remote(url=files, read_only=True), near) as way:
+            assert way.folder.is_relative_to(near) == there
+            assert way.address.split() == [way.address]
+            assert way.address.count("|") == 1
