@@ -281,7 +281,7 @@ def test_damage_loses_no_unit(project: Make, damage: str) -> None:
 def test_a_unit_whose_known_peak_is_over_gives_back_what_it_will_not_need(project: Make) -> None:
     toy = project()
     toy.memory = CompileMemory(default=0.6)
-    toy.add("falls", mib=384, seconds=0.6, ending="falls")
+    toy.add("falls", mib=384, seconds=1.6, ending="falls")
     folder = str(toy.workspace.compiling / "ledger")
     set_aside_mib = []
     peak = tail = 0
