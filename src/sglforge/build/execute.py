@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from sglforge.artifacts.provenance import SourceKind, document, summary
 from sglforge.artifacts.retag import for_platform, own_platform
 from sglforge.artifacts.sass import find_disassembler
 from sglforge.artifacts.wheel import check_wheel
+from sglforge.base.diskfaults import disk_faults
 from sglforge.base.download import redact
 from sglforge.base.files import sha256_file
 from sglforge.base.ids import Sha256, TreeId
@@ -140,7 +140,7 @@ def execute(
     """
     if stored := lookup(workspace, step.key):
         return stored
-    with _disk_faults(workspace), making(workspace, step.key, waiting=waiting, pause=pause):
+    with disk_faults(workspace.root, BuildError), making(workspace, step.key, waiting=waiting, pause=pause):
         if stored := lookup(workspace, step.key):  # made by the run that was waited for
             return stored
         if len(depends) < len(step.depends):
@@ -476,24 +476,3 @@ def _phase(record: RunRecord, step: Step, name: str, reports: Sequence[Report] =
         record.event(
             "build-phase", package=step.package, phase=name, outcome=outcome, seconds=seconds, **total(reports)
         )
-
-
-@contextlib.contextmanager
-def _disk_faults(workspace: Workspace) -> Iterator[None]:
-    """Name what the file system refuses."""
-    codes = {
-        errno.ENOSPC: "disk-full",
-        errno.EDQUOT: "disk-full",
-        errno.EACCES: "not-writable",
-        errno.EROFS: "not-writable",
-    }
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in codes:
-            raise
-        raise BuildError(
-            code=codes[error.errno],
-            message=f"cannot write to {workspace.root}: {error.strerror}",
-            hint="free some space, or use another workspace (--workspace DIR, SGLFORGE_HOME)",
-        ) from error

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sglforge.base import proc
+from sglforge.base.diskfaults import disk_faults
 from sglforge.base.exclusive import TOOLKIT, exclusive
 from sglforge.base.files import digest, listed, publish_directory, remove
 from sglforge.base.index_locations import IndexLocations
@@ -102,7 +101,10 @@ def provide(
         require_whole(chosen.home, recipe, needed)  # what builds take may have come later
         return chosen
     lock = workspace.locks / f"toolkit-{chosen.fingerprint}"
-    with exclusive(lock, waiting=lambda note: progress(note=note), use=TOOLKIT, pause=pause), _disk_faults(workspace):
+    with (
+        exclusive(lock, waiting=lambda note: progress(note=note), use=TOOLKIT, pause=pause),
+        disk_faults(workspace.toolkits, InstallError, in_the_way=True),
+    ):
         if is_installed(chosen):  # another run has made it meanwhile
             return chosen
         for left in listed(workspace.toolkits):
@@ -142,26 +144,3 @@ def not_the_toolkit(recipe: Toolkit, why: str) -> InstallError:
         message=f"the wheels of {recipe.name} do not make up the toolkit: {why}",
         hint=f"correct its recipe, as by adding to `requires`, then nox -s lock -- --update {recipe.name}",
     )
-
-
-@contextlib.contextmanager
-def _disk_faults(workspace: Workspace) -> Iterator[None]:
-    """Name what the file system refuses."""
-    codes = {
-        errno.ENOSPC: "disk-full",
-        errno.EDQUOT: "disk-full",
-        errno.EACCES: "not-writable",
-        errno.EROFS: "not-writable",
-        errno.EEXIST: "workspace-unusable",
-        errno.ENOTDIR: "workspace-unusable",
-    }
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in codes:
-            raise
-        raise InstallError(
-            code=codes[error.errno],
-            message=f"cannot write to {workspace.toolkits}: {error.strerror}",
-            hint="free some space, or use another workspace (--workspace DIR, SGLFORGE_HOME)",
-        ) from error
