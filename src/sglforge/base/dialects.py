@@ -14,13 +14,13 @@ from pathlib import Path
 
 from sglforge.errors import Finding, Severity
 
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _PLACE = re.compile(r"(?P<file>[^\n]+?):(?P<line>[0-9]+)")
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
 def without_control(text: str) -> str:
-    """Return a text without colours and other control characters, which it may have from a log."""
+    """Return a text without colours, other control characters and Unicode's line ends, which it may have from a log."""
     return _CONTROL.sub("", text)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from screen import Shown, run_in_terminal
 
@@ -193,6 +193,7 @@ def test_groups_of_steps_that_run_at_once_do_not_nest() -> None:
 
 
 @given(st.text())
+@example("\u2028::set-output")
 def test_no_text_is_a_command_to_the_runner(text: str) -> None:
     for line in GitHub().harmless(text).splitlines():
         assert not line.lstrip().startswith("::")
