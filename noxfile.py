@@ -115,7 +115,7 @@ def integration(session: nox.Session) -> None:
     """Run the tests that build, install and serve for real (minutes; -- -m integration adds the nightly ones)."""
     _install(session, "--group", "tests", "-e", ".")
     session.run(
-        "pytest", "-n", "2", "--dist", "loadgroup", "-m", "integration and not nightly", *OTHER_TORCH, *session.posargs,
+        "pytest", "-n", "2", "--dist", "loadfile", "-m", "integration and not nightly", *OTHER_TORCH, *session.posargs,
         interrupt_timeout=30, terminate_timeout=10,
     )  # fmt: skip
 
