@@ -30,7 +30,7 @@ class Roots:
         self._pattern = re.compile(rf"(?:{'|'.join(map(re.escape, words))})(?=[/\s\"':;,=]|$)")
 
     def neutral(self, text: str) -> str:
-        """Return a text with every root in it under its name: ``-I/tmp/x/tree/csrc`` is ``-I@tree/csrc``."""
+        """Return a text with every root in it under its name: ``-I/somewhere/tree/csrc`` is ``-I@tree/csrc``."""
         return self._pattern.sub(lambda found: f"@{self._spelled[found[0]]}", text)
 
     def name(self, path: str) -> str:
