@@ -25,7 +25,7 @@ def damage(scenario: Scenario, workspace: Path, *, lock: Path, aside: Path, lock
     match scenario.fault:
         case "flip" | "truncate" | "delete":
             path = chance.choice(sorted(_files(scenario.phase, workspace, lock)))
-            return _file(path, scenario.fault, chance, text=scenario.phase == "lock-file")
+            return _file(path, scenario.fault, chance)
         case "link":
             folder = _folder(scenario.phase, workspace, chance)
             folder.mkdir(parents=True, exist_ok=True)
@@ -60,8 +60,7 @@ def _files(phase: str, workspace: Path, lock: Path) -> Iterator[Path]:
                 yield from (path for path in site.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
-def _file(path: Path, fault: str, chance: random.Random, *, text: bool) -> str:
-    """Damage a file; of ``text`` that says nothing about itself, as a lock, so that it is none any more."""
+def _file(path: Path, fault: str, chance: random.Random) -> str:
     size = path.stat().st_size
     if fault == "delete" or not size:
         path.unlink()
@@ -70,7 +69,7 @@ def _file(path: Path, fault: str, chance: random.Random, *, text: bool) -> str:
         left = chance.randrange(size)
         os.truncate(path, left)
         return f"{path} ends after {left} of {size} bytes"
-    place, bit = chance.randrange(size), 0x80 if text else 1 << chance.randrange(8)
+    place, bit = chance.randrange(size), 1 << chance.randrange(8)
     with path.open("r+b") as stream:  # in place, as a disk does it: size and inode stay
         stream.seek(place)
         byte = stream.read(1)[0]
