@@ -51,7 +51,7 @@ def test_a_step_sees_its_folder_at_the_place(own: Path) -> None:
     assert sandbox.seen(deep / "file") == Path(PLACE, "work", "deep", "file")
     assert sandbox.seen(Path("/usr/bin/python")) == Path("/usr/bin/python")
     said = shell(sandbox, "pwd; realpath .; echo x > new; mkdir -p ../tmp && mv new ../tmp/; umask", deep)
-    assert said.split() == [f"{PLACE}/work/deep"] * 2 + ["0022"]
+    assert said.split() == [str(Path(PLACE, "work", "deep"))] * 2 + ["0022"]
     assert (own / "tmp" / "new").read_text() == "x\n"
     assert sandbox.reports[-1].isolation.place == "fixed"
     assert sandbox.prefix_maps() == ()

@@ -248,7 +248,7 @@ def test_without_a_fixed_place_compilers_write_it_all_the_same(
             here = json.loads(archive.read("compiled_toy/seen.json"))["here"]
         assert (here == str(scratch / "source")) or name == "fixed"
         assert str(tmp_path).encode() not in libraries[name]
-        assert f"{PLACE}/work/source/csrc/area.c".encode() in libraries[name]
+        assert bytes(Path(PLACE, "work", "source", "csrc", "area.c")) in libraries[name]
     assert libraries["real"] == libraries["elsewhere"] == libraries["fixed"]
 
 
